@@ -122,10 +122,10 @@ def train_torch(gpt, tokens, given):
 def train_bornite(model, corpus, run, given):
     """Losses of all steps, and seconds of them."""
     settings = {
-        "model.from": model, "data.validation": 0, "train.eval_every": 0, "train.save_every": 0,
-        "rate.highest": RATE, "rate.lowest": LOWEST, "rate.warmup": given.warmup, "rate.fall": "cosine",
-        "optimiser.rule": "adamw", "optimiser.decay": DECAY, "optimiser.clip": CLIP, "optimiser.eps": EPS,
-        "optimiser.beta1": BETAS[0], "optimiser.beta2": BETAS[1],
+        "model.from": model, "data.validation_fraction": 0, "train.eval_every": 0, "train.save_every": 0,
+        "schedule.lr": RATE, "schedule.min_lr_ratio": LOWEST, "schedule.warmup": given.warmup, "schedule.decay": "cosine",
+        "optimizer.name": "adamw", "optimizer.weight_decay": DECAY, "optimizer.clip_norm": CLIP, "optimizer.eps": EPS,
+        "optimizer.beta1": BETAS[0], "optimizer.beta2": BETAS[1],
     }
     command = [given.bornite, "train", "--data", corpus, "--out", run, "--device", given.device]
     command += ["--tokenizer", given.tokenizer, "--precision", given.precision, "--seed", DATA_SEED]
@@ -136,7 +136,7 @@ def train_bornite(model, corpus, run, given):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     if [line["step"] for line in lines] != list(range(1, given.steps + 1)):
         sys.exit(f"{run}/metrics.jsonl has {len(lines)} lines for {given.steps} steps")
-    return [line["loss"] for line in lines], lines[-1]["seconds"]
+    return [line["loss"] for line in lines], lines[-1]["elapsed_seconds"]
 
 
 def tokens_of(run):

@@ -1,4 +1,5 @@
-//! `bornite train`: settings from a file and flags, a run, its progress, and signals.
+//! `bornite train`: reads settings from a file and flags, runs the training, shows progress and
+//! handles signals.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_nn::ErrorKind;
-use bornite_nn::train::{Beginning, Event, Line, Observer, RunConfig, run as train, size};
+use bornite_nn::train::{Observer, RunConfig, RunInfo, StepMetrics, TrainEvent, format_bytes, run as train};
 use bornite_support::progress::{Progress, Unit};
 use serde_json::json;
 
@@ -14,65 +15,84 @@ use crate::data_progress::DataProgress;
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note, parse_device, print};
 
-/// Printed if a run was stopped when every step was saved, or none was made.
-const NOTHING_UNSAVED: &str = "stopped; there was nothing to save; go on with --resume";
+/// Printed if a run was stopped when there were no unsaved steps.
+const NOTHING_UNSAVED: &str = "stopped; there was nothing to save; continue with --resume";
 
 /// Options of `bornite train`.
 #[derive(clap::Args)]
-pub struct Options {
-    /// A file of settings; docs/training.md lists them
+pub struct TrainOptions {
+    /// Settings file (run.toml); docs/training.md lists the settings
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// One setting, such as train.steps=100; wins over the file
+    /// Set one setting, such as train.steps=100; overrides the file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Files or folders to train on: text, JSONL, Parquet, .bin shards
+    /// Training data: files or folders of text, JSONL, Parquet or .bin shards
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<PathBuf>,
-    /// One of tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny, …
+    /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny, …
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// bytes, gpt2, bpe:N or the path of a tokenizer.json
+    /// Tokenizer: bytes, gpt2, bpe:N or the path of a tokenizer.json
     #[arg(long, value_name = "NAME")]
     tokenizer: Option<String>,
-    /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
+    /// cpu[:N], cuda[:N], interpreter or auto
     #[arg(long, env = "BORNITE_DEVICE")]
     device: Option<String>,
-    /// The run's folder
+    /// Folder of the run
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    /// Go on after the folder's latest checkpoint
+    /// Resume from the latest checkpoint of the folder
     #[arg(long)]
     resume: bool,
-    /// Steps of the optimiser
+    /// Number of optimizer steps
     #[arg(long, value_name = "N")]
     steps: Option<String>,
-    /// Windows in a batch
+    /// Sequences per batch
     #[arg(long, value_name = "N")]
     batch: Option<String>,
-    /// Tokens in a window
+    /// Tokens per sequence (context length)
     #[arg(long, value_name = "N")]
     context: Option<String>,
-    /// f32, tf32, bf16 or f16
+    /// Optimizer: adamw, adam, sgd, rmsprop, adagrad or muon
+    #[arg(long, value_name = "NAME")]
+    optimizer: Option<String>,
+    /// Peak learning rate
+    #[arg(long, value_name = "NUMBER")]
+    lr: Option<String>,
+    /// Learning rate of the last step (default: a tenth of the peak)
+    #[arg(long, value_name = "NUMBER")]
+    min_lr: Option<String>,
+    /// Number of linear warmup steps
+    #[arg(long, value_name = "N")]
+    warmup: Option<String>,
+    /// Weight decay, applied to matrices only
+    #[arg(long, value_name = "NUMBER")]
+    weight_decay: Option<String>,
+    /// Maximum global gradient norm; 0 disables clipping
+    #[arg(long, value_name = "NUMBER")]
+    clip_norm: Option<String>,
+    /// Precision: f32, tf32, bf16 or f16
     #[arg(long, value_name = "NAME")]
     precision: Option<String>,
-    /// What fixes parameters, order and dropout
+    /// Seed of initialization, data order and dropout
     #[arg(long, value_name = "N")]
     seed: Option<String>,
-    /// Compute blocks again instead of keeping them: less memory, more time
-    #[arg(long)]
-    checkpointing: bool,
-    /// Write events as lines of JSON to stdout
+    /// Recompute blocks in the backward pass: less memory, more time
+    #[arg(long, alias = "checkpointing")]
+    activation_checkpointing: bool,
+    /// Write events to stdout, one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-impl Options {
-    /// Flags over `--set` over the file over what the run was begun with.
+impl TrainOptions {
+    /// Merges the settings: flags override `--set`, which overrides the file, which overrides the
+    /// saved settings of a resumed run.
     fn config(&self) -> Result<RunConfig, Failure> {
-        let begun = self.out.join("run.toml");
-        let mut config = match self.resume && begun.is_file() {
-            true => RunConfig::read(&begun)?,
+        let saved = self.out.join("run.toml");
+        let mut config = match self.resume && saved.is_file() {
+            true => RunConfig::read(&saved)?,
             false => RunConfig::default(),
         };
         if let Some(path) = &self.config {
@@ -87,6 +107,12 @@ impl Options {
             ("train.context", &self.context),
             ("train.seed", &self.seed),
             ("train.precision", &self.precision),
+            ("optimizer.name", &self.optimizer),
+            ("optimizer.weight_decay", &self.weight_decay),
+            ("optimizer.clip_norm", &self.clip_norm),
+            ("schedule.lr", &self.lr),
+            ("schedule.min_lr", &self.min_lr),
+            ("schedule.warmup", &self.warmup),
             ("model.name", &self.model),
             ("data.tokenizer", &self.tokenizer),
         ];
@@ -98,8 +124,8 @@ impl Options {
         if !self.data.is_empty() {
             config.data.path = Some(self.data.clone());
         }
-        if self.checkpointing {
-            config.train.checkpointing = Some(true);
+        if self.activation_checkpointing {
+            config.train.activation_checkpointing = Some(true);
         }
         if let Some(device) = self.device.as_ref().filter(|device| !device.is_empty()) {
             config.set_text("train.device", device)?;
@@ -108,150 +134,165 @@ impl Options {
     }
 }
 
-pub fn run(options: &Options) -> Result<ExitCode, Failure> {
+pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
     let signals = Signals::watch(NOTHING_UNSAVED.into())?;
     let config = options.config()?;
     let device = parse_device(config.train.device.as_deref().unwrap_or("auto"))?;
-    let mut screen = Screen::new(options.json, signals);
-    let finished = match train(&config, &options.out, device, options.resume, &mut screen) {
+    let mut display = Display::new(options.json, signals);
+    let summary = match train(&config, &options.out, device, options.resume, &mut display) {
         Err(error) if matches!(error.kind(), ErrorKind::Stopped) => {
-            drop(screen);
+            drop(display);
             note(NOTHING_UNSAVED);
             return Ok(ExitCode::from(STOPPED));
         }
-        finished => finished?,
+        summary => summary?,
     };
-    drop(screen);
-    let folder = finished.folder.display();
-    let last = finished.last.map_or(String::new(), |line| format!(", {}", losses(&line)));
-    let words = if finished.stopped { "stopped and saved" } else { "done" };
+    drop(display);
+    let folder = summary.folder.display();
+    let last = summary.last_metrics.map_or(String::new(), |metrics| format!(", {}", losses(&metrics)));
+    let status = if summary.stopped { "stopped and saved" } else { "done" };
     if options.json {
         let event = json!({
-            "event": "end", "step": finished.step, "stopped": finished.stopped, "skipped": finished.skipped,
-            "folder": finished.folder,
+            "event": "end", "step": summary.step, "stopped": summary.stopped, "skipped": summary.skipped,
+            "folder": summary.folder,
         });
         print(&format!("{event}\n"))?;
     }
-    note(&format!("{words} after step {}{last}: {folder}", finished.step));
-    if finished.skipped > 0 {
-        note(&format!("{} of these steps were left out: gradients were not finite", finished.skipped));
+    note(&format!("{status} after step {}{last}: {folder}", summary.step));
+    match summary.skipped {
+        0 => {}
+        1 => note("1 step was skipped: its gradients were not finite"),
+        count => note(&format!("{count} steps were skipped: their gradients were not finite")),
     }
-    if finished.stopped {
-        note("go on with --resume");
+    if summary.stopped {
+        note("continue with --resume");
         return Ok(ExitCode::from(STOPPED));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Display of a run's events.
-struct Screen {
+/// Shows the events of a run.
+struct Display {
     json: bool,
     signals: Signals,
-    progress: DataProgress,
-    /// The run's settings and the display of its steps.
-    begun: Option<(Beginning, Progress)>,
-    /// Tokens per second, smoothed.
-    speed: Option<f64>,
-    announced: bool,
+    data_progress: DataProgress,
+    /// Facts about the run and the progress bar of its steps, once training has started.
+    training: Option<(RunInfo, Progress)>,
+    /// Smoothed tokens per second.
+    tokens_per_second: Option<f64>,
+    /// True once "stopping" was shown.
+    stop_shown: bool,
 }
 
-impl Screen {
-    fn new(json: bool, signals: Signals) -> Screen {
-        Screen { json, signals, progress: DataProgress::default(), begun: None, speed: None, announced: false }
+impl Display {
+    fn new(json: bool, signals: Signals) -> Display {
+        Display {
+            json,
+            signals,
+            data_progress: DataProgress::default(),
+            training: None,
+            tokens_per_second: None,
+            stop_shown: false,
+        }
     }
 
-    fn step(&mut self, line: &Line) {
-        let Some((begun, progress)) = &mut self.begun else { return };
-        let speed = self.speed.map_or(line.tokens_per_second, |speed| 0.9 * speed + 0.1 * line.tokens_per_second);
-        self.speed = Some(speed);
-        let mut text = format!("{}  rate {:.2e}", losses(line), line.rate);
-        text += &match line.norm {
-            Some(norm) => format!("  norm {norm:.3}"),
-            None => "  norm none, step left out".into(),
+    fn step(&mut self, metrics: &StepMetrics) {
+        let Some((info, progress)) = &mut self.training else { return };
+        let speed = metrics.tokens_per_second;
+        let speed = self.tokens_per_second.map_or(speed, |smoothed| 0.9 * smoothed + 0.1 * speed);
+        self.tokens_per_second = Some(speed);
+        let mut text = format!("{}  lr {:.2e}", losses(metrics), metrics.lr);
+        text += &match metrics.grad_norm {
+            Some(norm) => format!("  grad norm {norm:.3}"),
+            None => "  grad norm not finite, step skipped".into(),
         };
         text += &format!("  {} tok/s", short(speed));
-        if let Some(peak) = begun.peak_flops {
-            text += &format!("  {:.0}% of peak", 100.0 * speed * begun.flops_a_token / peak);
+        if let Some(peak) = info.peak_flops {
+            text += &format!("  {:.0}% of peak", 100.0 * speed * info.flops_per_token / peak);
         }
-        text += &format!("  {}", size(line.memory.into()));
-        if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.announced, true) {
+        text += &format!("  {}", format_bytes(metrics.memory_bytes.into()));
+        if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.stop_shown, true) {
             text += "  stopping";
         }
-        let always = line.step == 1 || line.step == begun.steps || line.validation_loss.is_some();
-        progress.update_line(line.step, begun.steps, &text, always);
+        let always = metrics.step == 1 || metrics.step == info.steps || metrics.validation_loss.is_some();
+        progress.update_line(metrics.step, info.steps, &text, always);
     }
 
-    fn json(&mut self, event: &Event<'_>) {
+    fn json(&mut self, event: &TrainEvent<'_>) {
         let value = match event {
-            Event::Note(text) => json!({"event": "note", "text": text}),
-            Event::Data(p) => json!({"event": "data", "doing": p.doing, "done": p.done, "total": p.total}),
-            Event::Begin(b) => json!({
-                "event": "begin", "step": b.step, "steps": b.steps, "parameters": b.parameters, "tokens": b.tokens,
-                "validation_tokens": b.validation_tokens, "tokens_a_step": b.tokens_a_step, "precision": b.precision,
-                "needs_bytes": b.needs_bytes, "saved_bytes": b.saved_bytes,
+            TrainEvent::Note(text) => json!({"event": "note", "text": text}),
+            TrainEvent::Data(p) => json!({"event": "data", "phase": p.phase, "done": p.done, "total": p.total}),
+            TrainEvent::Begin(info) => json!({
+                "event": "begin", "step": info.step, "steps": info.steps, "parameters": info.parameters,
+                "tokens": info.tokens, "validation_tokens": info.validation_tokens,
+                "tokens_per_step": info.tokens_per_step, "precision": info.precision,
+                "required_bytes": info.required_bytes,
+                "checkpointing_saved_bytes": info.checkpointing_saved_bytes,
             }),
-            Event::Step(line) => {
-                let mut value = serde_json::to_value(line).unwrap_or_default();
+            TrainEvent::Step(metrics) => {
+                let mut value = serde_json::to_value(metrics).unwrap_or_default();
                 value["event"] = "step".into();
                 value
             }
-            Event::Saved { step, path, best } => json!({"event": "saved", "step": step, "path": path, "best": best}),
-            Event::Sample { step, text } => json!({"event": "sample", "step": step, "text": text}),
+            TrainEvent::Saved { step, path, best } => {
+                json!({"event": "saved", "step": step, "path": path, "best": best})
+            }
+            TrainEvent::Sample { step, text } => json!({"event": "sample", "step": step, "text": text}),
         };
         let _ = print(&format!("{value}\n"));
     }
 }
 
-impl Observer for Screen {
-    fn tell(&mut self, event: Event<'_>) {
+impl Observer for Display {
+    fn on_event(&mut self, event: TrainEvent<'_>) {
         if self.json {
             return self.json(&event);
         }
         match event {
-            Event::Note(text) => note(text),
-            Event::Data(report) => self.progress.update(report),
-            Event::Begin(b) => {
+            TrainEvent::Note(text) => note(text),
+            TrainEvent::Data(progress) => self.data_progress.update(progress),
+            TrainEvent::Begin(info) => {
                 note(&format!(
-                    "{} parameters in {}, {} tokens to train on and {} to judge by, {} a step, at least {} of memory",
-                    short(b.parameters as f64),
-                    json!(b.precision).as_str().unwrap_or_default(),
-                    short(b.tokens as f64),
-                    short(b.validation_tokens as f64),
-                    short(b.tokens_a_step as f64),
-                    size(b.needs_bytes.into()),
+                    "{} parameters in {}; {} training tokens, {} validation tokens; {} tokens per step; at least {} of memory",
+                    short(info.parameters as f64),
+                    json!(info.precision).as_str().unwrap_or_default(),
+                    short(info.tokens as f64),
+                    short(info.validation_tokens as f64),
+                    short(info.tokens_per_step as f64),
+                    format_bytes(info.required_bytes.into()),
                 ));
                 let mut progress = Progress::new(Unit::Steps);
-                progress.update(b.step, b.steps, "");
-                self.begun = Some((b.clone(), progress));
+                progress.update(info.step, info.steps, "");
+                self.training = Some((info.clone(), progress));
             }
-            Event::Step(line) => self.step(line),
-            Event::Saved { path, best, .. } => {
+            TrainEvent::Step(metrics) => self.step(metrics),
+            TrainEvent::Saved { path, best, .. } => {
                 note(&format!("saved {}{}", path.display(), if best { ", the best so far" } else { "" }));
             }
-            Event::Sample { step, text } => note(&format!("--- step {step} writes:\n{text}\n---")),
+            TrainEvent::Sample { step, text } => note(&format!("--- sample after step {step}:\n{text}\n---")),
         }
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.signals.stop.load(Ordering::Relaxed)
     }
 
-    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+    fn interrupt_flag(&self) -> Option<Arc<AtomicBool>> {
         Some(self.signals.stop.clone())
     }
 
-    fn unsaved(&mut self, steps: u64) {
+    fn on_unsaved_steps(&mut self, steps: u64) {
         self.signals.unsaved.store(steps > 0, Ordering::Relaxed);
     }
 }
 
-fn losses(line: &Line) -> String {
-    let loss = line.loss.map_or("none".into(), |loss| format!("{loss:.4}"));
-    let validation = line.validation_loss.map_or(String::new(), |loss| format!(" (validation {loss:.4})"));
+fn losses(metrics: &StepMetrics) -> String {
+    let loss = metrics.loss.map_or("not finite".into(), |loss| format!("{loss:.4}"));
+    let validation = metrics.validation_loss.map_or(String::new(), |loss| format!(" (validation {loss:.4})"));
     format!("loss {loss}{validation}")
 }
 
-/// A number in three digits.
+/// Formats a number with a decimal suffix.
 fn short(number: f64) -> String {
     match number {
         n if n < 1e3 => format!("{n:.0}"),

@@ -61,7 +61,7 @@ fn a_model_is_trained_in_one_command_and_used() {
     // Again is refused; further is another matter. Events are lines of JSON.
     let output = bornite(&train);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("go on with --resume"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("continue with --resume"), "{}", text(&output.stderr));
     let output = bornite(&["train", "--out", run, "--resume", "--steps", "50", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let events: Vec<serde_json::Value> =
@@ -160,9 +160,9 @@ fn mistakes_are_one_sentence_with_the_right_code() {
             "at most 10000 are supported",
         ),
         (&["train", "--data", &corpus, "--out", out, "--set", "model.width=400000000"], 2, "GiB too much"),
-        (&["train", "--data", &corpus, "--out", &file], 1, "cannot make folder"),
+        (&["train", "--data", &corpus, "--out", &file], 1, "cannot create folder"),
         (&["train", "--data", empty, "--out", out], 1, "there is nothing in"),
-        (&["train", "--out", out], 2, "there is no data to train on"),
+        (&["train", "--out", out], 2, "no training data"),
         (&["train", "--data", &corpus], 2, "--out"),
         (&["generate", "/no/such/run", "--prompt", "x"], 1, "cannot open /no/such/run: No such file"),
         (&["generate", &corpus, "--prompt", "x"], 1, "is neither a run"),
@@ -281,7 +281,7 @@ fn a_hugging_face_folder_is_fine_tuned_by_commands() {
     let mut found = vec![];
     for (name, from) in [("straight", from.to_str().unwrap()), ("by-import", &imported)] {
         let (run, model, start) = (at(name), at(&format!("{name}-model")), format!("model.from={from}"));
-        let rate = ["--set", "rate.highest=1e-3", "--set", "train.eval_every=0", "--steps", "40", "--batch", "4"];
+        let rate = ["--set", "schedule.lr=1e-3", "--set", "train.eval_every=0", "--steps", "40", "--batch", "4"];
         ok(&[&["train", "--set", &start, "--data", corpus, "--out", &run], &rate[..]].concat());
         ok(&["model", "export", &run, "--out", &model]);
         let after = loss(&model);

@@ -85,7 +85,7 @@ fn an_interrupt_leaves_the_terminal_clean() {
     let shown = String::from_utf8(shown).unwrap();
     // Every line that stays stands alone: after a clear or at the beginning of a line.
     let last = shown.rsplit("\x1b[2K").next().unwrap();
-    assert!(last.ends_with("go on with --resume\r\n") && !last.contains("] step"), "{last:?}");
+    assert!(last.ends_with("continue with --resume\r\n") && !last.contains("] step"), "{last:?}");
     let saved = shown.find("saved ").unwrap();
     assert!(shown[..saved].ends_with("\r\x1b[2K") || shown[..saved].ends_with("\r\n"), "{shown:?}");
 }

@@ -1,12 +1,13 @@
-//! What a save and a load of 500 MB cost, beside what they consist of: copies of memory to files and back, and SHA-256.
+//! Cost of saving and loading 500 MB, compared with its parts: copying memory to files and back,
+//! and SHA-256.
 //!
 //! ```sh
 //! cargo bench -p bornite-nn --bench checkpoints [-- FOLDER]
 //! ```
 //!
-//! The folder is on tmpfs unless another is named: what is measured is this code, not a disk. Rounds of all rows take turns,
-//! so that a busy machine is busy for all; the best and the median of them are shown, and the least time that all threads
-//! together were on a core, by which a machine with nothing else to do is that much faster.
+//! The folder is on tmpfs by default, to measure this code and not a disk. All rows alternate in
+//! rounds, so that other load affects them equally; the best and the median are shown, and the
+//! minimum CPU time of all threads.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 use bornite::{DType, Device, Generator, Tensor};
 use bornite_bench::Machine;
-use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, load_latest, safetensors};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Keep, Tensors, load_latest, safetensors};
 use sha2::{Digest, Sha256};
 
 const ROUNDS: usize = 7;
@@ -37,12 +38,12 @@ fn checkpoint() -> Checkpoint {
         }
     }
     let tensors = || -> Tensors {
-        let made = |(name, shape): &(String, Vec<usize>)| {
+        let random = |(name, shape): &(String, Vec<usize>)| {
             let tensor = Tensor::rand(shape, DType::F32, &generator, Device::cpu()).detach();
             tensor.realize().unwrap();
             (name.clone(), tensor)
         };
-        shapes.iter().map(made).collect()
+        shapes.iter().map(random).collect()
     };
     let mut checkpoint = Checkpoint::new(1, tensors(), serde_json::json!({ "seed": 1 }));
     checkpoint.groups = [("first_moment".into(), tensors()), ("second_moment".into(), tensors())].into();
@@ -54,7 +55,7 @@ fn bytes_of(checkpoint: &Checkpoint) -> usize {
     all.map(|tensor| tensor.bytes().unwrap()).sum()
 }
 
-/// The system's part alone: a buffer to a file and back, by as many threads as a save has.
+/// Baseline: writes a buffer to files with as many threads as a save.
 fn plain_write(folder: &Path, data: &[u8], threads: usize) {
     std::thread::scope(|scope| {
         for (n, part) in data.chunks(data.len().div_ceil(threads)).enumerate() {
@@ -86,7 +87,7 @@ fn hash(data: &[u8], threads: usize) {
     });
 }
 
-/// Seconds that this process has spent on cores, threads that have ended included, in steps of 10 ms.
+/// CPU time of this process in seconds, including finished threads, in steps of 10 ms.
 fn core_seconds() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -96,8 +97,8 @@ fn core_seconds() -> f64 {
 
 fn main() {
     // `cargo bench` passes flags of its own.
-    let given = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map(PathBuf::from);
-    let folder = given.unwrap_or("/dev/shm".into()).join(format!("bornite-bench-{}", std::process::id()));
+    let argument = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).map(PathBuf::from);
+    let folder = argument.unwrap_or("/dev/shm".into()).join(format!("bornite-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
     println!("{}\n{threads} threads, {}", Machine::detect(vec![]), folder.display());
@@ -105,7 +106,7 @@ fn main() {
     let mut checkpoint = checkpoint();
     let bytes = bytes_of(&checkpoint);
     let mut data = vec![1u8; bytes];
-    let mut store = Store::open(folder.join("run"), Keep { last: 1, best: false }).unwrap();
+    let mut store = CheckpointStore::open(folder.join("run"), Keep { last: 1, best: false }).unwrap();
     let (run, file) = (folder.join("run"), folder.join("one.safetensors"));
     let names =
         ["plain write", "plain read", "sha256", "values to the host", "save", "load", "write_file", "read file"];

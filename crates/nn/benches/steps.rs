@@ -1,5 +1,5 @@
-//! Training steps of small GPTs on the CPU beside PyTorch, in turns: forward, gradients, clipping and AdamW in f32. The
-//! ratio is their time over ours.
+//! Training steps of small GPTs on the CPU compared with PyTorch, alternating: forward, backward,
+//! clipping and AdamW in f32. The ratio is their time divided by ours.
 //!
 //! ```sh
 //! cargo bench -p bornite-nn --bench steps                                    # ours alone
@@ -13,14 +13,15 @@ mod peer;
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision, flops_a_token};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision, flops_per_token};
 use peer::{Op, Peer, Rows};
 
 const VOCABULARY: usize = 257;
 const CONTEXT: usize = 128;
 
-/// Names as `peers/torch_cpu.py` has them; layers, heads, width; windows in a batch, tokens in a window.
+/// Names as in `peers/torch_cpu.py`; layers, heads, width; sequences per batch, tokens per
+/// sequence.
 const ROWS: [(&str, [usize; 3], [usize; 2]); 4] = [
     ("gpt_step_1.0M_8x128", [5, 4, 128], [8, 128]),
     ("gpt_step_1.9M_8x128", [4, 4, 192], [8, 128]),
@@ -29,16 +30,22 @@ const ROWS: [(&str, [usize; 3], [usize; 2]); 4] = [
 ];
 
 fn step(config: &GptConfig, [batch, tokens]: [usize; 2]) -> bornite_nn::Result<Op<'static>> {
-    let learning =
-        Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 1 };
-    let mut learner = Learner::new(Gpt::new(config.clone())?, learning, Device::cpu())?;
+    let options = LearnerOptions {
+        optimizer: OptimizerKind::ADAMW,
+        weight_decay: 0.1,
+        clip_norm: Some(1.0),
+        precision: Precision::F32,
+        accumulate: 1,
+        seed: 1,
+    };
+    let mut learner = Learner::new(Gpt::new(config.clone())?, options, Device::cpu())?;
     let random = |n: usize| (n * 7919 % 104_729 % VOCABULARY) as i32;
     let row: Vec<i32> = (0..=batch * tokens).map(random).collect();
     let [x, y] = [0, 1].map(|n| Tensor::from_slice(&row[n..n + batch * tokens], &[batch, tokens], Device::cpu()));
     let batches = [(x, y)];
     Ok(Box::new(move || {
-        let measured = learner.step(&batches, 1e-4).and_then(|outcome| outcome.measure());
-        assert!(measured.expect("a step").moved);
+        let result = learner.step(&batches, 1e-4).and_then(|pending| pending.wait());
+        assert!(result.expect("a step").finite);
     }))
 }
 
@@ -53,7 +60,7 @@ fn main() -> std::io::Result<()> {
     let mut rows = Rows { peer, filter: value("--filter").map_or("", String::as_str) };
     for (name, [layers, heads, width], shape) in ROWS {
         let config = GptConfig::gpt2(VOCABULARY, CONTEXT, layers, heads, width);
-        let flops = flops_a_token(&config, shape[1]) * (shape[0] * shape[1]) as f64;
+        let flops = flops_per_token(&config, shape[1]) * (shape[0] * shape[1]) as f64;
         rows.run(name, "GFLOP/s", flops, &mut || step(&config, shape).expect("a model"))?;
     }
     Ok(())

@@ -1,37 +1,37 @@
-//! Fine-tuning from code: a Hugging Face folder in, some steps on a text, a Hugging Face folder out. By command it is
-//! `bornite train --set model.from=FOLDER …` and `bornite model export`.
+//! Fine-tuning from code: reads a Hugging Face folder, trains on a text, writes a Hugging Face
+//! folder. The commands are `bornite train --set model.from=FOLDER …` and `bornite model export`.
 //!
 //! `cargo run --release -p bornite-nn --example fine_tune FOLDER TEXT OUT [steps]`
 
 use std::path::{Path, PathBuf};
 
 use bornite::Device;
-use bornite_nn::generate::Request;
-use bornite_nn::train::{Event, Observer, RunConfig, Trained, run};
+use bornite_nn::generate::GenerationOptions;
+use bornite_nn::train::{Observer, RunConfig, TrainEvent, TrainedModel, run};
 
-/// Shows notes, losses on validation data and what is saved.
+/// Prints notes, validation losses and saved checkpoints.
 struct Printer;
 
 impl Observer for Printer {
-    fn tell(&mut self, event: Event<'_>) {
+    fn on_event(&mut self, event: TrainEvent<'_>) {
         match event {
-            Event::Note(text) => println!("{text}"),
-            Event::Step(line) => {
+            TrainEvent::Note(text) => println!("{text}"),
+            TrainEvent::Step(line) => {
                 if let Some(loss) = line.validation_loss {
                     println!("step {:>4}  validation loss {loss:.4}", line.step);
                 }
             }
-            Event::Saved { path, .. } => println!("saved {}", path.display()),
+            TrainEvent::Saved { path, .. } => println!("saved {}", path.display()),
             _ => {}
         }
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let given: Vec<String> = std::env::args().skip(1).collect();
-    let [from, text, out, rest @ ..] = &given[..] else {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [from, text, out, rest @ ..] = &arguments[..] else {
         return Err(
-            "say where the model is, which text to train on, and where to write: FOLDER TEXT OUT [steps]".into()
+            "expected the model's folder, a text to train on and an output folder: FOLDER TEXT OUT [steps]".into()
         );
     };
     let (device, folder) = (Device::choose(None)?, Path::new(out));
@@ -39,17 +39,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     config.set_text("model.from", from)?;
     config.data.path = Some(vec![PathBuf::from(text)]);
     let steps = rest.first().map_or("100", String::as_str);
-    // Small rates, or what it knew is lost; the best on validation data is kept beside the last.
-    for setting in [&format!("train.steps={steps}")[..], "rate.highest=1e-3", "train.eval_every=20", "train.batch=4"] {
+    // A small learning rate, so that the model does not forget; the best checkpoint is kept in
+    // addition to the last.
+    for setting in [&format!("train.steps={steps}")[..], "schedule.lr=1e-3", "train.eval_every=20", "train.batch=4"] {
         config.set(setting)?;
     }
     let tuned = run(&config, &folder.join("run"), device, false, &mut Printer)?;
 
-    let trained = Trained::open(&tuned.folder, None, device)?;
+    let trained = TrainedModel::open(&tuned.folder, None, device)?;
     trained.export(folder.join("model"))?;
-    println!("a model of {} steps is in {}", trained.step, folder.join("model").display());
-    let request = Request { max_tokens: 24, ..Request::default() };
-    let written = trained.generator(32)?.write(&trained.tokenizer, "", &request, &mut |_| true)?;
-    println!("it writes: {:?}", written.text);
+    println!("model after {} steps: {}", trained.step, folder.join("model").display());
+    let options = GenerationOptions { max_tokens: 24, ..GenerationOptions::default() };
+    let generated = trained.generator(32)?.generate(&trained.tokenizer, "", &options, &mut |_| true)?;
+    println!("sample: {:?}", generated.text);
     Ok(())
 }

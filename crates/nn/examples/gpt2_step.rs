@@ -1,13 +1,13 @@
-//! The training step of a GPT, timed: `gpt2_step [model] [batch] [tokens] [precision] [steps] [profile]`, by default GPT-2 124M with
-//! 64 x 1024 tokens in bf16 as `peers/torch_gpt2.py` has it. Prints one JSON line, and with a sixth argument, `profile`,
-//! where the time goes.
+//! Times the training step of a GPT: `gpt2_step [model] [batch] [tokens] [precision] [steps]
+//! [profile]`, by default GPT-2 124M with 64 x 1024 tokens in bf16, as in `peers/torch_gpt2.py`.
+//! Prints one JSON line, and a profile if the sixth argument is `profile`.
 
 use std::time::Instant;
 
 use bornite::{Device, Generator, Tensor};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 use bornite_support::profile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -25,9 +25,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = GptConfig { context: tokens, ..GptConfig::named(&argument(0, "gpt2-124m"), 50304)? };
     let gpt = Gpt::new(config)?;
     let parameters = gpt.parameters().elements();
-    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
-    let mut learner = Learner::new(gpt, learning, device)?;
+    let optimizer = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+    let options =
+        LearnerOptions { optimizer, weight_decay: 0.1, clip_norm: Some(1.0), precision, accumulate: 1, seed: 1 };
+    let mut learner = Learner::new(gpt, options, device)?;
     let generator = Generator::new(2);
     let batches: Vec<(Tensor, Tensor)> = (0..4)
         .map(|_| {
@@ -37,22 +38,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             pair.0.realize().and_then(|()| pair.1.realize()).map(|()| pair)
         })
         .collect::<bornite::Result<_>>()?;
-    let begun = Instant::now();
+    let started = Instant::now();
     // Each kernel is loaded once.
     let loads = || bornite_cuda::loaded_kernels().iter().map(|kernel| kernel.loads).sum::<u64>();
     let before = loads();
     let mut loss = 0.0;
     for n in 0..3 {
-        loss = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?.measure()?.loss;
+        loss = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?.wait()?.loss;
     }
     device.synchronize()?;
-    let warm_s = begun.elapsed().as_secs_f64();
+    let warm_s = started.elapsed().as_secs_f64();
     let mut times = vec![];
     for n in 0..steps {
         let start = Instant::now();
-        let outcome = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?;
+        let pending = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?;
         let host_ms = start.elapsed().as_secs_f64() * 1e3;
-        loss = outcome.measure()?.loss;
+        loss = pending.wait()?.loss;
         times.push((start.elapsed().as_secs_f64() * 1e3, host_ms));
     }
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -73,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     if argument(5, "") == "profile" {
         let scope = profile::scope();
-        learner.step(&batches[..1], 3e-4)?.measure()?;
+        learner.step(&batches[..1], 3e-4)?.wait()?;
         println!("{}", scope.report().top(40));
     }
     Ok(())

@@ -1,20 +1,20 @@
-//! The plain training loop: epochs over batches of labelled points, forward, loss, gradients, an update; then how many of
-//! the points that were held out are named rightly. Adam, then SGD with momentum.
+//! A plain training loop: epochs over batches of labelled points with Adam, then with SGD and
+//! momentum; then the accuracy on held-out points.
 //!
 //! `cargo run --release -p bornite-nn --example mlp_loop [epochs]`
 
 use bornite::{DType, Device, Error, Generator, Tensor, trace};
 use bornite_nn::layers::Linear;
-use bornite_nn::optimiser::{Optimiser, Rule};
-use bornite_nn::{Context, Declarations, Init, Result};
+use bornite_nn::optimizer::{Optimizer, OptimizerKind};
+use bornite_nn::{Context, Init, ParameterList, Result};
 
 const CLASSES: usize = 10;
 const FEATURES: usize = 32;
 const BATCH: usize = 64;
-const TRAINED_ON: usize = 20 * BATCH;
-const HELD_OUT: usize = 512;
+const TRAINING_POINTS: usize = 20 * BATCH;
+const HELD_OUT_POINTS: usize = 512;
 
-/// Points around centres, two for each class, so that no line parts them.
+/// Points around two centres per class, so that classes are not linearly separable.
 fn points(count: usize, centres: &Tensor, generator: &Generator, device: Device) -> Result<(Tensor, Tensor)> {
     let numbers = Tensor::rand(&[count], DType::F32, generator, device) * (2 * CLASSES) as f64;
     let which = numbers.cast(DType::I64).clamp(0i64, 2 * CLASSES as i64 - 1);
@@ -29,44 +29,44 @@ fn main() -> Result<()> {
     let epochs: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(8);
     let (device, generator) = (Device::choose(None)?, Generator::new(5));
     let centres = Tensor::randn(&[2 * CLASSES, FEATURES], DType::F32, &generator, device);
-    let (x, y) = points(TRAINED_ON, &centres, &generator, device)?;
-    let (unseen, answers) = points(HELD_OUT, &centres, &generator, device)?;
+    let (x, y) = points(TRAINING_POINTS, &centres, &generator, device)?;
+    let (unseen, answers) = points(HELD_OUT_POINTS, &centres, &generator, device)?;
     let answers = answers.to_vec::<i64>()?;
 
-    let adam = Rule::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
-    let sgd = Rule::Sgd { momentum: 0.9, nesterov: false };
-    for (name, rule, rate) in [("adam", adam, 3e-3), ("sgd with momentum", sgd, 5e-2)] {
-        let mut declared = Declarations::new();
+    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
+    let sgd = OptimizerKind::Sgd { momentum: 0.9, nesterov: false };
+    for (name, kind, lr) in [("adam", adam, 3e-3), ("sgd with momentum", sgd, 5e-2)] {
+        let mut parameters = ParameterList::new();
         let sizes = [FEATURES, 64, 64, CLASSES];
         let layers: Vec<Linear> = (0..3)
-            .map(|n| Linear::new(&mut declared.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true))
+            .map(|n| Linear::new(&mut parameters.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true))
             .collect();
         let forward = |context: &Context, x: &Tensor| {
             let hidden = layers[1].forward(context, &layers[0].forward(context, x).relu()).relu();
             layers[2].forward(context, &hidden)
         };
-        let weights = declared.arena(1, device)?;
-        let optimiser = Optimiser::new(rule, 1e-4, None, &declared, &weights)?;
+        let weights = parameters.arena(1, device)?;
+        let optimizer = Optimizer::new(kind, 1e-4, None, &parameters, &weights)?;
         let step = trace(|inputs| {
             let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
             let loss = forward(&Context::new(weights.tensors()), x).cross_entropy(y);
-            let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
-            Ok((vec![loss], stepped.updates))
+            let step = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
+            Ok((vec![loss], step.updates))
         });
         let mut steps = 0;
         for epoch in 1..=epochs {
             let mut sum = 0.0;
-            for first in (0..TRAINED_ON).step_by(BATCH) {
+            for first in (0..TRAINING_POINTS).step_by(BATCH) {
                 steps += 1;
                 let batch = |of: &Tensor| of.slice(0, first as isize..(first + BATCH) as isize);
-                let scalars = optimiser.scalars(rate, steps).tensor(device);
+                let scalars = optimizer.scalars(lr, steps).tensor(device);
                 sum += step.call(&[batch(&x), batch(&y), scalars])?[0].item()?;
             }
-            println!("{name}: epoch {epoch}  loss {:.4}", sum / (TRAINED_ON / BATCH) as f64);
+            println!("{name}: epoch {epoch}  loss {:.4}", sum / (TRAINING_POINTS / BATCH) as f64);
         }
-        let named = forward(&Context::new(weights.tensors()), &unseen).argmax(-1).to_vec::<i64>()?;
-        let right = named.iter().zip(&answers).filter(|(a, b)| a == b).count();
-        println!("{name}: held out {:.1} %", 100.0 * right as f64 / HELD_OUT as f64);
+        let predicted = forward(&Context::new(weights.tensors()), &unseen).argmax(-1).to_vec::<i64>()?;
+        let correct = predicted.iter().zip(&answers).filter(|(a, b)| a == b).count();
+        println!("{name}: held out {:.1} %", 100.0 * correct as f64 / HELD_OUT_POINTS as f64);
     }
     Ok(())
 }

@@ -1,104 +1,105 @@
-//! Errors of this crate: what was asked, what was found, what to do, and the line of the program that called this crate.
+//! Errors of this crate. Each has the source location of the program's call into this crate.
 
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// The result of this crate's calls.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An error of this crate. Its `Debug` form is its message, so that a `main` that returns it prints the message.
+/// Error type of this crate. `Debug` prints the message, so that a `main` that returns it shows the
+/// message.
 pub struct Error {
     pub(crate) kind: ErrorKind,
-    at: &'static Location<'static>,
+    location: &'static Location<'static>,
 }
 
 /// Cause of an [`Error`], whose message has no source location.
 #[derive(thiserror::Error)]
 pub enum ErrorKind {
-    /// The system refused to do something with a file or folder.
-    #[error("cannot {doing} {}: {cause}", .path.display())]
+    /// An operation on a file or folder failed.
+    #[error("cannot {operation} {}: {cause}", .path.display())]
     Io {
-        /// What was tried: "read", "write", "make folder".
-        doing: &'static str,
-        /// With what.
+        /// Operation, such as "read", "write" or "create folder".
+        operation: &'static str,
+        /// File or folder.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// A file or folder is not what it should be.
-    #[error("{}: {what}", .path.display())]
+    /// A file or folder has invalid contents.
+    #[error("{}: {message}", .path.display())]
     File {
-        /// Which one.
+        /// File or folder.
         path: PathBuf,
-        /// What was expected and what was found.
-        what: String,
+        /// Description of the problem.
+        message: String,
     },
-    /// A file was written by a later release.
-    #[error("{} has format version {found}, and this release reads versions up to {known}; update Bornite", .path.display())]
-    Newer {
+    /// A file has the format of a later release.
+    #[error("{} has format version {found}; this release reads versions up to {supported}: update Bornite", .path.display())]
+    NewerFormat {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// The last version that is known here.
-        known: u64,
+        /// Latest supported version.
+        supported: u64,
     },
-    /// Another process writes to the same folder.
+    /// Another process holds the lock of a folder.
     #[error("{} is being written by {holder}; stop it or save to another folder", .folder.display())]
     Busy {
         /// The folder.
         folder: PathBuf,
-        /// Who holds its lock.
+        /// Process that holds its lock.
         holder: String,
     },
-    /// A checkpoint could not be saved; those before it are as they were.
-    #[error("{} was not saved: {}; {kept}", .folder.display(), .cause.kind)]
+    /// A checkpoint could not be saved; earlier ones are unchanged.
+    #[error("{} was not saved: {}; {remaining}", .folder.display(), .cause.kind)]
     NotSaved {
-        /// Where it would be.
+        /// Folder of the checkpoint.
         folder: PathBuf,
-        /// What there is still.
-        kept: String,
-        /// Why.
+        /// Description of the checkpoints that remain.
+        remaining: String,
+        /// Cause.
         cause: Box<Error>,
     },
-    /// A folder in which no checkpoint was saved.
-    #[error("{} holds no checkpoint: there is no file '{pointer}' in it; give the folder of a run that has saved one", .folder.display())]
+    /// A folder without a checkpoint.
+    #[error("{} contains no checkpoint (no file '{pointer}'); pass the folder of a run that has saved one", .folder.display())]
     NoCheckpoint {
         /// The folder.
         folder: PathBuf,
-        /// The file that would name one.
+        /// File that names the latest checkpoint.
         pointer: &'static str,
     },
-    /// A tokenizer cannot be made of what was given.
+    /// Invalid tokenizer.
     #[error("tokenizer: {0}")]
     Tokenizer(String),
-    /// Data cannot be used as asked.
+    /// Invalid data.
     #[error("data: {0}")]
     Data(String),
-    /// A setting that cannot be.
+    /// Invalid setting.
     #[error("{0}")]
     Config(String),
-    /// A computation failed.
+    /// A tensor computation failed.
     #[error("{}", .0.message())]
     Compute(Box<bornite::Error>),
-    /// A tensor could not be read, made or written.
-    #[error("tensor {}: {}", crate::checkpoint::shown(.name), .cause.message())]
+    /// A named tensor could not be read, created or written.
+    #[error("tensor {}: {}", crate::checkpoint::quoted(.name), .cause.message())]
     Tensor {
-        /// Its name.
+        /// Name of the tensor.
         name: String,
-        /// Why.
+        /// Cause.
         cause: Box<bornite::Error>,
     },
-    /// The caller asked for a stop before the work was done.
+    /// The caller stopped the operation.
     #[error("stopped")]
     Stopped,
-    /// Memory on the host does not suffice.
-    #[error("out of memory: {what} needs {bytes} bytes")]
+    /// Out of host memory.
+    #[error("out of memory: {purpose} needs {bytes} bytes")]
     OutOfMemory {
-        /// What for.
-        what: String,
-        /// Bytes asked for.
+        /// Purpose of the allocation.
+        purpose: String,
+        /// Requested bytes.
         bytes: u64,
     },
 }
@@ -113,7 +114,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
         match self.location() {
-            Some(at) => write!(f, "\n  at {at}"),
+            Some(location) => write!(f, "\n  at {location}"),
             None => Ok(()),
         }
     }
@@ -137,7 +138,7 @@ impl std::error::Error for Error {
 impl From<ErrorKind> for Error {
     #[track_caller]
     fn from(kind: ErrorKind) -> Error {
-        Error { kind, at: Location::caller() }
+        Error { kind, location: Location::caller() }
     }
 }
 
@@ -147,78 +148,80 @@ impl From<bornite::Error> for Error {
         match error {
             bornite::Error::Interrupted => Error::stopped(),
             error => {
-                Error { at: error.location().unwrap_or(Location::caller()), kind: ErrorKind::Compute(Box::new(error)) }
+                let location = error.location().unwrap_or(Location::caller());
+                Error { kind: ErrorKind::Compute(Box::new(error)), location }
             }
         }
     }
 }
 
-/// Whether a line is in this crate's own sources.
-fn is_internal(at: &Location<'_>) -> bool {
-    file!().strip_suffix("error.rs").is_some_and(|sources| at.file().starts_with(sources))
+/// Returns true for a location in this crate's sources.
+fn is_internal(location: &Location<'_>) -> bool {
+    file!().strip_suffix("error.rs").is_some_and(|sources| location.file().starts_with(sources))
 }
 
-/// Runs the body of a public function. An error gets the line of the function's caller, unless it has a line of the program already.
+/// Runs the body of a public function. An error gets the location of the function's caller, unless
+/// it already has a location in the program.
 #[track_caller]
 pub(crate) fn located<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let caller = Location::caller();
-    body().map_err(|error| Error { at: error.location().unwrap_or(caller), ..error })
+    body().map_err(|error| Error { location: error.location().unwrap_or(caller), ..error })
 }
 
 impl Error {
-    /// Cause of the error.
+    /// Returns the cause of the error.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
 
-    /// Line of the program that called this crate, or that made the tensor which failed. None within this crate, before an error
-    /// reaches the program.
+    /// Returns the source location of the program's call, or of the tensor that failed. `None`
+    /// within this crate, before the error reaches the program.
     pub fn location(&self) -> Option<&'static Location<'static>> {
-        Some(self.at).filter(|at| !is_internal(at))
+        Some(self.location).filter(|location| !is_internal(location))
     }
 
-    /// An error about settings, at the caller's line.
+    /// Creates an error about settings, located at the caller.
     #[track_caller]
-    pub fn config(what: impl Into<String>) -> Error {
-        ErrorKind::Config(what.into()).into()
+    pub fn config(message: impl Into<String>) -> Error {
+        ErrorKind::Config(message.into()).into()
     }
 
-    /// An error about data.
-    pub(crate) fn data(what: impl Into<String>) -> Error {
-        ErrorKind::Data(what.into()).into()
+    /// Creates an error about data.
+    pub(crate) fn data(message: impl Into<String>) -> Error {
+        ErrorKind::Data(message.into()).into()
     }
 
-    /// An error about a tokenizer.
-    pub(crate) fn tokenizer(what: impl Into<String>) -> Error {
-        ErrorKind::Tokenizer(what.into()).into()
+    /// Creates an error about a tokenizer.
+    pub(crate) fn tokenizer(message: impl Into<String>) -> Error {
+        ErrorKind::Tokenizer(message.into()).into()
     }
 
-    /// End of work that the caller stopped.
+    /// Creates the error of an operation that the caller stopped.
     pub(crate) fn stopped() -> Error {
         ErrorKind::Stopped.into()
     }
 
-    /// An error about a file's contents.
-    pub(crate) fn file(path: &Path, what: impl Into<String>) -> Error {
-        ErrorKind::File { path: path.into(), what: what.into() }.into()
+    /// Creates an error about a file's contents.
+    pub(crate) fn file(path: &Path, message: impl Into<String>) -> Error {
+        ErrorKind::File { path: path.into(), message: message.into() }.into()
     }
 
-    /// Turns what the system said about a path into an error.
-    pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        move |cause| ErrorKind::Io { doing, path: path.into(), cause }.into()
+    /// Converts an I/O error of an operation on a path.
+    pub(crate) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |cause| ErrorKind::Io { operation, path: path.into(), cause }.into()
     }
 
-    /// Turns an error of a tensor into one that names it.
+    /// Converts an error of a named tensor.
     pub(crate) fn tensor(name: &str) -> impl FnOnce(bornite::Error) -> Error {
         move |cause| {
-            let at = cause.location().unwrap_or(Location::caller());
-            Error { kind: ErrorKind::Tensor { name: name.into(), cause: Box::new(cause) }, at }
+            let location = cause.location().unwrap_or(Location::caller());
+            Error { kind: ErrorKind::Tensor { name: name.into(), cause: Box::new(cause) }, location }
         }
     }
 
-    /// The error of a save that failed, and what is left.
-    pub(crate) fn not_saved(folder: PathBuf, kept: String, cause: Error) -> Error {
-        let at = cause.at;
-        Error { kind: ErrorKind::NotSaved { folder, kept, cause: Box::new(cause) }, at }
+    /// Creates the error of a failed save; `remaining` describes the checkpoints that remain.
+    pub(crate) fn not_saved(folder: PathBuf, remaining: String, cause: Error) -> Error {
+        let location = cause.location;
+        Error { kind: ErrorKind::NotSaved { folder, remaining, cause: Box::new(cause) }, location }
     }
 }

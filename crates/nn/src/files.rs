@@ -1,5 +1,5 @@
-//! Files in folders that anyone may have written to: only regular files are opened, symbolic links are not written
-//! through, and small files are replaced atomically.
+//! Files in folders that anyone may have written to: only regular files are opened, symbolic links
+//! are not written through, and small files are replaced atomically.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::ErrorKind;
@@ -21,8 +21,8 @@ fn kind(found: FileType) -> &'static str {
     }
 }
 
-/// Rejects what exists and is not a regular file, such as a pipe, which could block forever. Symbolic links to regular
-/// files pass.
+/// Rejects what exists and is not a regular file, such as a pipe, which could block forever.
+/// Symbolic links to regular files pass.
 pub(crate) fn check_plain(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(Error::file(path, kind(found.file_type()))),
@@ -30,7 +30,8 @@ pub(crate) fn check_plain(path: &Path) -> Result<()> {
     }
 }
 
-/// Opens a regular file for reading and returns its size. Anything else is rejected before it is opened.
+/// Opens a regular file for reading and returns its size. Anything else is rejected before it is
+/// opened.
 pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     check_plain(path)?;
     // Non-blocking, in case a pipe took its name in between.
@@ -43,8 +44,8 @@ pub(crate) fn open(path: &Path) -> Result<(File, u64)> {
     Ok((file, found.len()))
 }
 
-/// Opens a regular file for writing at its end, creating it if needed. Symbolic links are rejected: their target may be
-/// anything.
+/// Opens a regular file for writing at its end, creating it if needed. Symbolic links are rejected:
+/// their target may be anything.
 pub(crate) fn append(path: &Path) -> Result<File> {
     open_to_write(path, OpenOptions::new().append(true).create(true))
 }
@@ -64,7 +65,8 @@ fn open_to_write(path: &Path, options: &mut OpenOptions) -> Result<File> {
     options.custom_flags(flags).open(path).map_err(Error::io("write", path))
 }
 
-/// Replaces a file atomically. A symbolic link, pipe, socket or device of that name is replaced itself.
+/// Replaces a file atomically. A symbolic link, pipe, socket or device of that name is replaced
+/// itself.
 pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     let special = |found: fs::Metadata| !found.is_file() && !found.is_symlink() && !found.is_dir();
     if fs::symlink_metadata(path).is_ok_and(special) {
@@ -91,7 +93,7 @@ mod tests {
         for (link, target) in [("to-pipe", "pipe"), ("to-device", "/dev/zero"), ("to-plain", "plain")] {
             std::os::unix::fs::symlink(target, at(link)).unwrap();
         }
-        for (name, said) in [
+        for (name, expected) in [
             ("pipe", "is not a plain file, but a named pipe"),
             ("to-pipe", "a named pipe"),
             ("to-device", "is not a plain file, but a device"),
@@ -99,7 +101,7 @@ mod tests {
             ("", "is a folder"),
         ] {
             let error = open(&at(name)).unwrap_err().to_string();
-            assert!(error.contains(said) && error.contains(name), "{name}: {error}");
+            assert!(error.contains(expected) && error.contains(name), "{name}: {error}");
             assert!(append(&at(name)).is_err() && open_lock(&at(name)).is_err(), "{name}");
         }
         assert_eq!(open(&at("to-plain")).unwrap().1, 4);

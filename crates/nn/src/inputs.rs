@@ -1,12 +1,14 @@
-//! Inputs of traced functions, by name.
+//! Named inputs of traced functions.
 //!
-//! A traced function takes a list of tensors. Each record here defines the order of one such list, for the caller as well as
-//! for the function; the same record of `Spec`s describes a call that does not run.
+//! A traced function takes a list of tensors. Each struct here defines the order of one such list,
+//! for the caller and for the function; the same struct of `Spec`s describes a call without running
+//! it.
 
 use bornite::{Error, Result, Tensor};
 
-/// Defines records with one field per input, in the order of the list that the function named in quotes takes.
-macro_rules! records {
+/// Defines structs with one field per input, in the order of the function's input list. The string
+/// is the function's name in error messages.
+macro_rules! input_structs {
     ($($(#[$doc:meta])* $name:ident($function:literal) { $($(#[$field_doc:meta])* $field:ident,)+ })+) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy)]
@@ -15,14 +17,14 @@ macro_rules! records {
         }
 
         impl<T> $name<T> {
-            /// The list that the traced function takes.
+            /// Converts to the input list of the traced function.
             pub fn into_list(self) -> Vec<T> {
                 vec![$(self.$field),+]
             }
         }
 
         impl<'a, T> $name<&'a T> {
-            /// The inputs of the list that the traced function takes.
+            /// Unpacks the input list of the traced function.
             pub fn from_list(list: &'a [T]) -> Result<Self> {
                 match list {
                     [$($field),+] => Ok($name { $($field),+ }),
@@ -36,7 +38,7 @@ macro_rules! records {
     )+ };
 }
 
-records! {
+input_structs! {
     /// Inputs of the loss of one batch.
     LossInputs("loss") {
         /// Tokens, `[batch, tokens]`.
@@ -57,13 +59,13 @@ records! {
         random_state,
     }
 
-    /// Inputs of an optimiser step from one batch.
+    /// Inputs of an optimizer step from one batch.
     StepInputs("train_step") {
         /// Tokens, `[batch, tokens]`.
         tokens,
         /// The token after each of `tokens`, in the same shape.
         targets,
-        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
         scalars,
         /// Factor of the loss, a scalar.
         loss_scale,
@@ -71,15 +73,15 @@ records! {
         random_state,
     }
 
-    /// Inputs of an optimiser step from accumulated gradients.
+    /// Inputs of an optimizer step from accumulated gradients.
     ApplyInputs("apply_gradients") {
-        /// The tensor of [`StepScalars`](crate::optimiser::StepScalars).
+        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
         scalars,
-        /// Factor that the loss of each batch was multiplied by, a scalar.
+        /// Factor of the loss of each batch, a scalar.
         loss_scale,
     }
 
-    /// Inputs of a model that continues from its key/value cache.
+    /// Inputs of a decoding step with a key/value cache.
     AdvanceInputs("advance") {
         /// Tokens, `[rows, tokens]`.
         tokens,
@@ -90,7 +92,7 @@ records! {
     }
 }
 
-/// Outputs of a traced function that has `N` of them.
+/// Unpacks the `N` outputs of a traced function.
 pub(crate) fn unpack_outputs<const N: usize>(function: &'static str, outputs: Vec<Tensor>) -> Result<[Tensor; N]> {
     outputs.try_into().map_err(|outputs: Vec<Tensor>| {
         Error::op(function, format!("the number of outputs is {}; expected {N}", outputs.len()))
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_keep_the_order_of_their_lists() {
+    fn inputs_keep_the_order_of_their_list() {
         let inputs = StepInputs { tokens: 1, targets: 2, scalars: 3, loss_scale: 4, random_state: 5 };
         let list = inputs.into_list();
         assert_eq!(list, [1, 2, 3, 4, 5]);

@@ -1,88 +1,88 @@
-//! Layers: plain structs of parameters with a `forward`.
+//! Layers: plain structs of parameter ids with a `forward` method.
 
 use bornite::Tensor;
 
-use crate::parameters::{Context, Init, Param, Scope};
+use crate::parameters::{Context, Init, ParameterId, ParameterScope};
 
-/// x · weightᵀ + bias, with the weight as `[outputs, inputs]`.
+/// Linear layer: x · weightᵀ + bias, with a weight of `[outputs, inputs]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Linear {
-    weight: Param,
-    bias: Option<Param>,
+    weight: ParameterId,
+    bias: Option<ParameterId>,
 }
 
 impl Linear {
-    /// Declares `weight` and, if wanted, `bias`, which starts as zeros.
-    pub fn new(scope: &mut Scope<'_>, inputs: usize, outputs: usize, init: Init, bias: bool) -> Linear {
+    /// Declares `weight` and, if `bias` is set, a zero-initialized `bias`.
+    pub fn new(scope: &mut ParameterScope<'_>, inputs: usize, outputs: usize, init: Init, bias: bool) -> Linear {
         let weight = scope.parameter("weight", &[outputs, inputs], init);
         Linear { weight, bias: bias.then(|| scope.parameter("bias", &[outputs], Init::Zeros)) }
     }
 
-    /// The layer's outputs for rows of inputs.
+    /// Applies the layer to the last axis of `x`.
     #[track_caller]
     pub fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
         x.linear(context.get(self.weight), self.bias.map(|bias| context.get(bias)))
     }
 }
 
-/// A row of numbers for each of some things.
+/// Embedding table.
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding {
-    weight: Param,
+    weight: ParameterId,
 }
 
 impl Embedding {
     /// Declares `weight`, of `[count, width]`.
-    pub fn new(scope: &mut Scope<'_>, count: usize, width: usize, init: Init) -> Embedding {
+    pub fn new(scope: &mut ParameterScope<'_>, count: usize, width: usize, init: Init) -> Embedding {
         Embedding { weight: scope.parameter("weight", &[count, width], init) }
     }
 
-    /// The rows of these numbers.
+    /// Looks up the rows at `index`.
     #[track_caller]
     pub fn forward(&self, context: &Context, index: &Tensor) -> Tensor {
         context.get(self.weight).embedding(index)
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table<'a>(&self, context: &'a Context) -> &'a Tensor {
         context.get(self.weight)
     }
 }
 
-/// How rows are brought to one size.
+/// Normalization over the last axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Norm {
-    /// Less the mean, by the standard deviation, then scaled and shifted.
+    /// LayerNorm.
     Layer {
         /// Scale.
-        weight: Param,
+        weight: ParameterId,
         /// Shift.
-        bias: Param,
+        bias: ParameterId,
         /// Added to the variance.
         eps: f64,
     },
-    /// By the root of the mean square, then scaled.
+    /// RMSNorm.
     Rms {
         /// Scale.
-        weight: Param,
+        weight: ParameterId,
         /// Added to the mean square.
         eps: f64,
     },
 }
 
 impl Norm {
-    /// A layer norm over the last axis.
-    pub fn layer(scope: &mut Scope<'_>, width: usize, eps: f64) -> Norm {
+    /// Declares a LayerNorm.
+    pub fn layer(scope: &mut ParameterScope<'_>, width: usize, eps: f64) -> Norm {
         let weight = scope.parameter("weight", &[width], Init::Ones);
         Norm::Layer { weight, bias: scope.parameter("bias", &[width], Init::Zeros), eps }
     }
 
-    /// A root-mean-square norm over the last axis.
-    pub fn rms(scope: &mut Scope<'_>, width: usize, eps: f64) -> Norm {
+    /// Declares an RMSNorm.
+    pub fn rms(scope: &mut ParameterScope<'_>, width: usize, eps: f64) -> Norm {
         Norm::Rms { weight: scope.parameter("weight", &[width], Init::Ones), eps }
     }
 
-    /// The rows, normed.
+    /// Normalizes the last axis of `x`.
     #[track_caller]
     pub fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
         match *self {

@@ -1,6 +1,8 @@
-//! What is trained and how: layers and models by name, optimisers, tokenisers, data, checkpoints, the training loop.
+//! Layers, GPT models, optimizers, tokenizers, token datasets, checkpoints, the training loop and
+//! text generation.
 //!
-//! It stands on `bornite`'s tensors and must not know the command line: progress is reported to whoever asks.
+//! Builds on the tensors of `bornite`. Must not know the command line: progress is reported to
+//! observers. Start at [`train::run`], [`model::Gpt`] or [`checkpoint`].
 
 pub mod checkpoint;
 pub mod data;
@@ -11,11 +13,11 @@ pub mod generate;
 mod inputs;
 pub mod layers;
 pub mod model;
-pub mod optimiser;
+pub mod optimizer;
 mod parameters;
 mod random;
 pub mod tokenizer;
 pub mod train;
 
 pub use error::{Error, ErrorKind, Result};
-pub use parameters::{Context, Declarations, Declared, Init, Param, Scope};
+pub use parameters::{Context, Init, ParameterId, ParameterInfo, ParameterList, ParameterScope};

@@ -1,8 +1,8 @@
-//! Random numbers that a seed repeats, for shuffles and tests.
+//! Reproducible random numbers for shuffling and tests.
 
 use bornite_support::random::mixed;
 
-/// One step of SplitMix64: a bijection of 64 bits that leaves no trace of its input's order.
+/// One step of SplitMix64: a bijective 64-bit mixing function.
 pub(crate) fn mix(value: u64) -> u64 {
     mixed(value.wrapping_add(bornite_support::random::STEP))
 }
@@ -12,10 +12,10 @@ pub(crate) struct Random(u64);
 
 #[cfg(test)]
 impl Random {
-    /// Fresh for every run, repeatable with `BORNITE_TEST_SEED`.
-    pub(crate) fn fresh() -> Random {
-        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+    /// Seeded by the clock, or by `BORNITE_TEST_SEED` to reproduce a failure.
+    pub(crate) fn from_clock() -> Random {
+        let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
         println!("random cases from BORNITE_TEST_SEED={seed}");
         Random(seed)
     }

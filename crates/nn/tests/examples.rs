@@ -1,13 +1,13 @@
-//! The examples do what they are there to show.
+//! The examples work.
 
 use std::path::Path;
 use std::process::Command;
 
 use bornite::Device;
-use bornite_nn::data::{Dataset, Source};
-use bornite_nn::train::Trained;
+use bornite_nn::data::{DataSource, TokenDataset};
+use bornite_nn::train::TrainedModel;
 
-/// What an example prints.
+/// Runs an example and returns its output.
 fn run(example: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--quiet", "--package", "bornite-nn", "--example", example, "--"]).args(arguments);
@@ -17,14 +17,14 @@ fn run(example: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// The numbers that stand behind `before`, one a line that has it.
+/// Numbers after `before`, one per line that contains it.
 fn numbers(text: &str, before: &str) -> Vec<f64> {
     let number = |line: &str| line.split(before).nth(1)?.split_whitespace().next()?.parse().ok();
     text.lines().filter_map(number).collect()
 }
 
 #[test]
-fn a_model_of_ones_own_learns() {
+fn custom_model_learns() {
     let losses = numbers(&run("own_model", &[]), "loss ");
     assert!(losses[0] > 0.5 && losses[losses.len() - 1] < 0.1, "{losses:?}");
     // As the guide promises; comments and empty lines are not counted.
@@ -34,7 +34,7 @@ fn a_model_of_ones_own_learns() {
 }
 
 #[test]
-fn a_plain_loop_learns() {
+fn mlp_loop_learns() {
     let text = run("mlp_loop", &[]);
     for name in ["adam", "sgd with momentum"] {
         let losses = numbers(&text, &format!("{name}: epoch 8  loss "));
@@ -44,19 +44,21 @@ fn a_plain_loop_learns() {
     assert!(numbers(&run("mlp_loop", &["0"]), "held out ").iter().all(|right| *right < 40.0), "without training");
 }
 
-/// A folder that `transformers` made, and what it finds in a text: scripts/fine_tune_goldens.py.
+/// Fine-tunes a folder of `transformers` and compares its loss; scripts/fine_tune_goldens.py writes
+/// the expected values.
 #[test]
-fn a_hugging_face_folder_is_fine_tuned() {
+fn hugging_face_model_is_fine_tuned() {
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
     let (from, corpus) = (goldens.join("fine_tune"), goldens.join("corpus.txt"));
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fine-tune-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&out);
     let loss = |folder: &Path| {
-        let trained = Trained::open(folder, None, Device::cpu()).unwrap();
+        let trained = TrainedModel::open(folder, None, Device::cpu()).unwrap();
         let data =
-            Dataset::open(&[Source::new(&corpus)], &trained.tokenizer, &out.join("tokens"), &mut |_| {}).unwrap();
+            TokenDataset::open(&[DataSource::new(&corpus)], &trained.tokenizer, &out.join("tokens"), &mut |_| {})
+                .unwrap();
         let context = trained.gpt.config().context;
-        [1, 100].map(|most| trained.loss(&data, 1, context, most).unwrap().0)
+        [1, 100].map(|max_batches| trained.loss(&data, 1, context, max_batches).unwrap().0)
     };
     let expected: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(from.join("expected.json")).unwrap()).unwrap();
@@ -65,7 +67,7 @@ fn a_hugging_face_folder_is_fine_tuned() {
     let text = run("fine_tune", &[from.to_str().unwrap(), corpus.to_str().unwrap(), out.to_str().unwrap(), "60"]);
     let judged = numbers(&text, "validation loss ");
     assert!(judged.len() == 3 && judged[2] < judged[0], "{text}");
-    // What was written is a folder like the one it came from, and knows the text better.
+    // The exported folder has the same architecture and a lower loss.
     let after = loss(&out.join("model"));
     assert!(after[1] < before[1] - 0.3, "{before:?} to {after:?}");
     assert_eq!(after, loss(&out.join("run")), "exported and not");

@@ -1,12 +1,12 @@
-//! Models learn: each rule lowers the loss of a small GPT, and a Llama of the same size; what is computed again in the
-//! gradient gives the same numbers.
+//! Every optimizer lowers the loss of a small GPT, Llama models learn, and activation checkpointing
+//! and key/value caches give the same results.
 
 use bornite::{DType, Device, Tensor, trace};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Optimiser, Rule};
+use bornite_nn::optimizer::{Optimizer, OptimizerKind};
 use bornite_nn::{Context, Result};
 
-/// A text that repeats itself with gaps.
+/// A text with an irregular period.
 fn tokens(batch: usize, count: usize, device: Device) -> (Tensor, Tensor) {
     let all: Vec<i64> = (0..batch * (count + 1)).map(|n| (n * n % 17 + n % 5) as i64).collect();
     let rows =
@@ -15,22 +15,22 @@ fn tokens(batch: usize, count: usize, device: Device) -> (Tensor, Tensor) {
     (tensor(rows(0)), tensor(rows(1)))
 }
 
-fn losses(config: GptConfig, rule: Rule, rate: f64, steps: u64, recomputes: bool) -> Result<Vec<f64>> {
+fn losses(config: GptConfig, kind: OptimizerKind, lr: f64, steps: u64, checkpointing: bool) -> Result<Vec<f64>> {
     let device = Device::cpu();
-    let gpt = Gpt::new(config)?.recomputing(recomputes);
+    let gpt = Gpt::new(config)?.activation_checkpointing(checkpointing);
     let weights = gpt.parameters().arena(3, device)?;
-    let optimiser = Optimiser::new(rule, 0.01, Some(1.0), gpt.parameters(), &weights)?;
+    let optimizer = Optimizer::new(kind, 0.01, Some(1.0), gpt.parameters(), &weights)?;
     let step = trace(|inputs| {
         let [tokens, targets, scalars, random_state] = inputs else { panic!("{} inputs", inputs.len()) };
         let context = Context::training(weights.tensors(), random_state.clone());
         let loss = gpt.loss(&context, tokens, targets);
-        let stepped = optimiser.step(&weights, &weights.gradient(&loss), None, scalars);
-        Ok((vec![loss], stepped.updates))
+        let step = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
+        Ok((vec![loss], step.updates))
     });
     let (x, y) = tokens(4, 24, device);
     (1..=steps)
         .map(|n| {
-            let scalars = optimiser.scalars(rate, n).tensor(device);
+            let scalars = optimizer.scalars(lr, n).tensor(device);
             let random = Tensor::from_slice(&[7, n << 20], &[2], device);
             Ok(step.call(&[x.clone(), y.clone(), scalars, random])?[0].item()?)
         })
@@ -42,62 +42,62 @@ fn small() -> GptConfig {
 }
 
 #[test]
-fn every_rule_lowers_the_loss() {
+fn every_optimizer_lowers_the_loss() {
     let adam = (0.9, 0.99, 1e-8);
-    let rules = [
-        (Rule::Adamw { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
-        (Rule::Adam { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
-        (Rule::Sgd { momentum: 0.0, nesterov: false }, 0.5),
-        (Rule::Sgd { momentum: 0.9, nesterov: true }, 0.1),
-        (Rule::Rmsprop { alpha: 0.99, eps: 1e-8 }, 1e-3),
-        (Rule::Adagrad { eps: 1e-8 }, 2e-2),
-        (Rule::Muon { momentum: 0.95, beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+    let optimizers = [
+        (OptimizerKind::AdamW { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+        (OptimizerKind::Adam { beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
+        (OptimizerKind::Sgd { momentum: 0.0, nesterov: false }, 0.5),
+        (OptimizerKind::Sgd { momentum: 0.9, nesterov: true }, 0.1),
+        (OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }, 1e-3),
+        (OptimizerKind::Adagrad { eps: 1e-8 }, 2e-2),
+        (OptimizerKind::Muon { momentum: 0.95, beta1: adam.0, beta2: adam.1, eps: adam.2 }, 3e-3),
     ];
-    for (rule, rate) in rules {
-        let losses = losses(small(), rule, rate, 40, false).unwrap();
-        assert!((losses[0] - 32f64.ln()).abs() < 0.2, "{rule:?} starts at {}", losses[0]);
-        assert!(losses[39] < losses[0] - 0.4, "{rule:?}: {} to {}", losses[0], losses[39]);
+    for (kind, lr) in optimizers {
+        let losses = losses(small(), kind, lr, 40, false).unwrap();
+        assert!((losses[0] - 32f64.ln()).abs() < 0.2, "{kind:?} starts at {}", losses[0]);
+        assert!(losses[39] < losses[0] - 0.4, "{kind:?}: {} to {}", losses[0], losses[39]);
     }
 }
 
 #[test]
-fn a_llama_learns_and_dropout_is_the_same_where_it_is_computed_again() {
+fn llama_learns_and_activation_checkpointing_gives_the_same_losses() {
     let llama = GptConfig { dropout: 0.1, ..GptConfig::llama(32, 24, 2, 4, 32) };
-    let kept = losses(llama.clone(), Rule::ADAMW, 3e-3, 30, false).unwrap();
-    assert!(kept[29] < kept[0] - 0.5, "{} to {}", kept[0], kept[29]);
-    let again = losses(GptConfig { dropout: 0.0, ..llama.clone() }, Rule::ADAMW, 3e-3, 10, true).unwrap();
-    let once = losses(GptConfig { dropout: 0.0, ..llama }, Rule::ADAMW, 3e-3, 10, false).unwrap();
-    for (a, b) in again.iter().zip(&once) {
-        assert!((a - b).abs() < 1e-5 * b, "{a} computed again, {b} kept");
+    let with_dropout = losses(llama.clone(), OptimizerKind::ADAMW, 3e-3, 30, false).unwrap();
+    assert!(with_dropout[29] < with_dropout[0] - 0.5, "{} to {}", with_dropout[0], with_dropout[29]);
+    let recomputed = losses(GptConfig { dropout: 0.0, ..llama.clone() }, OptimizerKind::ADAMW, 3e-3, 10, true).unwrap();
+    let stored = losses(GptConfig { dropout: 0.0, ..llama }, OptimizerKind::ADAMW, 3e-3, 10, false).unwrap();
+    for (a, b) in recomputed.iter().zip(&stored) {
+        assert!((a - b).abs() < 1e-5 * b, "{a} recomputed, {b} stored");
     }
 }
 
 #[test]
-fn caches_give_what_the_whole_text_gives() {
+fn decoding_with_kv_caches_matches_the_full_forward_pass() {
     let device = Device::cpu();
     for config in [small(), GptConfig::llama(32, 24, 2, 4, 32)] {
         let gpt = Gpt::new(config).unwrap();
         let weights = gpt.parameters().arena(5, device).unwrap();
         let (x, _) = tokens(1, 24, device);
-        let whole = gpt.logits(&Context::new(weights.tensors()), &x).to_vec::<f32>().unwrap();
-        let caches = gpt.caches(1, 24, DType::F32, device).unwrap();
-        let step = trace(|given| {
+        let full = gpt.logits(&Context::new(weights.tensors()), &x).to_vec::<f32>().unwrap();
+        let caches = gpt.kv_caches(1, 24, DType::F32, device).unwrap();
+        let step = trace(|inputs| {
             let context = Context::new(weights.tensors());
-            let (scores, updates) = gpt.advance(&context, &given[0], &given[1], &given[2], &caches);
-            Ok((vec![scores], updates))
+            let (logits, updates) = gpt.advance(&context, &inputs[0], &inputs[1], &inputs[2], &caches);
+            Ok((vec![logits], updates))
         });
         let text = x.to_vec::<i64>().unwrap();
-        // A piece of 7 of which 5 are meant, then one by one.
-        let number = |n: i64| Tensor::from_slice(&[n], &[], device);
-        let piece = Tensor::from_slice(&text[..7], &[1, 7], device);
-        let mut found = vec![step.call(&[piece, number(0), number(5)]).unwrap().remove(0).to_vec::<f32>().unwrap()];
-        for place in 5..24 {
-            let token = Tensor::from_slice(&text[place..place + 1], &[1, 1], device);
-            let scores = step.call(&[token, number(place as i64), number(1)]).unwrap().remove(0);
-            found.push(scores.to_vec::<f32>().unwrap());
+        // 7 tokens, of which 2 are padding, then one by one.
+        let scalar = |n: i64| Tensor::from_slice(&[n], &[], device);
+        let first = Tensor::from_slice(&text[..7], &[1, 7], device);
+        let mut found = vec![step.call(&[first, scalar(0), scalar(5)]).unwrap().remove(0).to_vec::<f32>().unwrap()];
+        for position in 5..24 {
+            let token = Tensor::from_slice(&text[position..position + 1], &[1, 1], device);
+            let logits = step.call(&[token, scalar(position as i64), scalar(1)]).unwrap().remove(0);
+            found.push(logits.to_vec::<f32>().unwrap());
         }
         for (n, found) in found.iter().enumerate() {
-            let expected = &whole[(n + 4) * 32..(n + 5) * 32];
+            let expected = &full[(n + 4) * 32..(n + 5) * 32];
             let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off < 1e-4, "token {} is off by {off}", n + 4);
         }

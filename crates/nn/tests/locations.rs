@@ -1,18 +1,21 @@
-//! Caller's location in errors: every public function that can fail has `#[track_caller]`, and errors name the line of the program.
+//! Source locations in errors: every fallible public function has `#[track_caller]`, and errors
+//! contain the location of the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 use std::path::Path;
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{self, Checkpoint, Contents, Keep, Manifest, Store, Tensors, huggingface, safetensors};
-use bornite_nn::data::{Cursor, Dataset, Plan, Source, train_tokenizer};
-use bornite_nn::generate::{Generator, Prompt, Request, Sampling, Together};
+use bornite_nn::checkpoint::{
+    self, Checkpoint, CheckpointContents, CheckpointManifest, CheckpointStore, Keep, Tensors, hugging_face, safetensors,
+};
+use bornite_nn::data::{BatchOptions, DataCursor, DataSource, TokenDataset, train_tokenizer};
+use bornite_nn::generate::{BatchGenerator, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Optimiser, Rate, Rule};
-use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
-use bornite_nn::train::{self, KEYS, Learner, Learning, Load, LossScale, Precision, RunConfig, Trained};
-use bornite_nn::{Declarations, Error, ErrorKind, Init};
+use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
+use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
+use bornite_nn::train::{self, KEYS, Learner, LearnerOptions, LossScale, Precision, RunConfig, TrainedModel, Workload};
+use bornite_nn::{Error, ErrorKind, Init, ParameterList};
 
 const CPU: Device = Device::Cpu(0);
 
@@ -36,7 +39,7 @@ fn reexported(files: &BTreeMap<String, String>) -> BTreeSet<&str> {
     uses.flat_map(|list| list.split(['{', '}', ',', ' ', '\n'])).filter_map(|path| path.rsplit("::").next()).collect()
 }
 
-/// Whether a file is a module that is public by its path.
+/// Returns true if a file is a module that is public by its path.
 fn is_public(files: &BTreeMap<String, String>, file: &str) -> bool {
     let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
     let (mut module, mut parent) = (String::new(), "lib.rs".to_owned());
@@ -68,7 +71,7 @@ fn owner(before: &[&str]) -> Option<String> {
     bare.split_whitespace().next().map(str::to_owned)
 }
 
-/// Exported functions that return the crate's own `Result`, and whether they are tracked.
+/// Exported functions that return the crate's `Result`, and true if they are tracked.
 fn fallible(root: &Path) -> Vec<(String, bool)> {
     let mut files = BTreeMap::new();
     sources(root, "", &mut files);
@@ -80,13 +83,13 @@ fn fallible(root: &Path) -> Vec<(String, bool)> {
             let name = rest.split(['(', '<']).next().unwrap();
             let ends = lines[n..].iter().position(|line| line.ends_with('{')).unwrap();
             let signature = lines[n..=n + ends].join(" ");
-            // Those with an error type of their own have no location to give.
+            // Functions with another error type have no location.
             let Some((_, result)) = signature.split_once("-> Result<") else { continue };
             if result.contains(", String>") {
                 continue;
             }
             let item = if line.starts_with(' ') { owner(&lines[..n]) } else { Some(name.to_owned()) };
-            // Methods without an owner are those of a macro for private types.
+            // Methods without an owner are in a macro for private types.
             let Some(item) = item else { continue };
             let declared = |kind: &str| text.contains(&format!("\npub {kind} {item}"));
             let public = is_public(&files, file) && (line.starts_with("pub") || declared("struct") || declared("enum"));
@@ -108,16 +111,17 @@ const NOT_YET: &str = "kernels/";
 #[test]
 fn public_functions_that_can_fail_are_tracked() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (root, least) in [(own.join("src"), 80), (own.join("../tensor/src"), 40)] {
+    for (root, min) in [(own.join("src"), 80), (own.join("../tensor/src"), 40)] {
         let all = fallible(&root);
-        assert!(all.len() >= least, "{} functions found in {}", all.len(), root.display());
+        assert!(all.len() >= min, "{} functions found in {}", all.len(), root.display());
         let untracked = all.iter().filter(|(_, tracked)| !tracked).map(|(name, _)| name);
         let untracked: Vec<&String> = untracked.filter(|name| !name.starts_with(NOT_YET)).collect();
         assert!(untracked.is_empty(), "add #[track_caller] in {}: {untracked:#?}", root.display());
     }
 }
 
-/// Checks that a call failed, and that the error's last line, and no other, names the line of the call, which is that of this one.
+/// Checks that a call failed, and that only the last line of the error contains the location of the
+/// call, which is this line.
 #[track_caller]
 fn fails<T>(result: Result<T, Error>) {
     let here = Location::caller();
@@ -131,25 +135,25 @@ fn tiny() -> GptConfig {
     GptConfig::gpt2(257, 8, 1, 1, 8)
 }
 
-fn learning() -> Learning {
-    let rule = Rule::Sgd { momentum: 0.0, nesterov: false };
-    Learning { rule, decay: 0.0, clip: None, precision: Precision::F32, accumulate: 1, seed: 0 }
+fn options() -> LearnerOptions {
+    let optimizer = OptimizerKind::Sgd { momentum: 0.0, nesterov: false };
+    LearnerOptions { optimizer, weight_decay: 0.0, clip_norm: None, precision: Precision::F32, accumulate: 1, seed: 0 }
 }
 
 struct IgnoreEvents;
 
 impl train::Observer for IgnoreEvents {
-    fn tell(&mut self, _: train::Event<'_>) {}
+    fn on_event(&mut self, _: train::TrainEvent<'_>) {}
 }
 
-impl bornite_nn::data::Watch for IgnoreEvents {
-    fn progress(&self, _: bornite_nn::data::Progress) {}
+impl bornite_nn::data::DataObserver for IgnoreEvents {
+    fn on_progress(&self, _: bornite_nn::data::DataProgress) {}
 }
 
-/// Each call stands on one line, which its error must name.
+/// Each call is on one line, which its error must contain.
 #[rustfmt::skip]
 #[test]
-fn errors_name_the_line_of_the_call() {
+fn errors_contain_the_location_of_the_call() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("locations");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -157,46 +161,46 @@ fn errors_name_the_line_of_the_call() {
     std::fs::write(file, "no model, no settings, no tensors").unwrap();
     let bytes = &Tokenizer::bytes();
 
-    // Models and optimisers.
+    // Models and optimizers.
     let wrong = GptConfig { layers: 0, ..tiny() };
     fails(wrong.check());
     fails(Gpt::new(wrong));
     fails(GptConfig::named("enormous", 257));
     let gpt = &Gpt::new(tiny()).unwrap();
-    fails(gpt.caches(usize::MAX, 8, DType::F32, CPU));
+    fails(gpt.kv_caches(usize::MAX, 8, DType::F32, CPU));
     fails(Gpt::import(none, CPU));
     fails(gpt.export(file, &Tensors::new(), None));
-    let rule = Rule::Sgd { momentum: 2.0, nesterov: false };
-    fails(rule.check());
-    fails(Rate { highest: -1.0, ..Rate::default() }.check());
-    let mut declared = Declarations::new();
-    declared.scope("").parameter("weight", &[2, 2], Init::Ones);
-    let arena = &declared.arena(0, CPU).unwrap();
-    fails(Optimiser::new(rule, 0.0, None, &declared, arena));
-    fails(Optimiser::new(learning().rule, -1.0, None, &declared, arena));
-    declared.scope("").parameter("huge", &[usize::MAX, 2], Init::Ones);
-    fails(declared.arena(0, CPU));
+    let optimizer = OptimizerKind::Sgd { momentum: 2.0, nesterov: false };
+    fails(optimizer.check());
+    fails(LrSchedule { lr: -1.0, ..LrSchedule::default() }.check());
+    let mut parameters = ParameterList::new();
+    parameters.scope("").parameter("weight", &[2, 2], Init::Ones);
+    let arena = &parameters.arena(0, CPU).unwrap();
+    fails(Optimizer::new(optimizer, 0.0, None, &parameters, arena));
+    fails(Optimizer::new(options().optimizer, -1.0, None, &parameters, arena));
+    parameters.scope("").parameter("huge", &[usize::MAX, 2], Init::Ones);
+    fails(parameters.arena(0, CPU));
 
     // Tokenizers.
     fails(Tokenizer::read(none));
     fails(Tokenizer::from_json(b"{}"));
     fails(Tokenizer::train(["text"], 3));
-    fails(Trainer::new(Split::Gpt2).finish(3, &mut |_, _| {}));
+    fails(BpeTrainer::new(PreTokenizer::Gpt2).finish(3, &mut |_, _| {}));
     fails(train::named_tokenizer("none"));
 
     // Data.
-    fails(Dataset::open(&[], bytes, &folder, &mut |_| {}));
-    fails(Dataset::open(&[Source::new(none)], bytes, &folder, &mut |_| {}));
-    fails(Dataset::open_watched(&[Source::new(none)], bytes, &folder, &IgnoreEvents));
-    fails(Dataset::open_folder(none, bytes));
-    fails(train_tokenizer(&[Source::new(none)], 300, &mut |_| {}));
-    let data = Dataset::open(&[Source::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
+    fails(TokenDataset::open(&[], bytes, &folder, &mut |_| {}));
+    fails(TokenDataset::open(&[DataSource::new(none)], bytes, &folder, &mut |_| {}));
+    fails(TokenDataset::open_with_observer(&[DataSource::new(none)], bytes, &folder, &IgnoreEvents));
+    fails(TokenDataset::open_folder(none, bytes));
+    fails(train_tokenizer(&[DataSource::new(none)], 300, &mut |_| {}));
+    let data = TokenDataset::open(&[DataSource::new(file)], bytes, &folder.join("cache"), &mut |_| {}).unwrap();
     fails(data.read(1000, 1, &mut vec![]));
     fails(data.split(2.0));
-    fails(data.batches(&Plan { context: 1000, ..Plan::default() }));
-    let mut batches = data.batches(&Plan { batch: 1, context: 4, ..Plan::default() }).unwrap();
+    fails(data.batches(&BatchOptions { context: 1000, ..BatchOptions::default() }));
+    let mut batches = data.batches(&BatchOptions { batch: 1, context: 4, ..BatchOptions::default() }).unwrap();
     let cursor = batches.next().unwrap().unwrap().next;
-    fails(batches.seek(Cursor { windows: 1000, ..cursor }));
+    fails(batches.seek(DataCursor { sequences: 1000, ..cursor }));
 
     // Checkpoints.
     let keep = Keep { last: 1, best: false };
@@ -205,33 +209,33 @@ fn errors_name_the_line_of_the_call() {
     fails(checkpoint::checkpoints(none));
     fails(checkpoint::newest(file));
     fails(checkpoint::load_latest(none, CPU, false));
-    fails(checkpoint::load_latest_of(none, CPU, true, Contents::Weights));
+    fails(checkpoint::load_latest_of(none, CPU, true, CheckpointContents::Weights));
     fails(checkpoint::load(none, CPU));
-    fails(Manifest::parse(file, b"{}"));
+    fails(CheckpointManifest::parse(file, b"{}"));
     fails(Checkpoint::new(1, Tensors::new(), serde_json::json!({})).state_as::<u64>());
-    fails(Store::open(file, keep));
-    let mut store = Store::open(folder.join("store"), keep).unwrap();
-    fails(Store::open(folder.join("store"), keep));
+    fails(CheckpointStore::open(file, keep));
+    let mut store = CheckpointStore::open(folder.join("store"), keep).unwrap();
+    fails(CheckpointStore::open(folder.join("store"), keep));
     let bad = Tensors::from([("a\u{1}".to_owned(), Tensor::ones(&[1], DType::F32, CPU))]);
     fails(store.save(&Checkpoint::new(1, bad.clone(), serde_json::json!({})), None));
     fails(safetensors::Safetensors::open(none));
     fails(safetensors::Safetensors::open(file));
     fails(safetensors::write(&mut std::io::sink(), &bad, &BTreeMap::new()));
     fails(safetensors::write_file(none.join("x"), &Tensors::new(), &BTreeMap::new()));
-    fails(huggingface::Model::open(none, &safetensors::Rules::default()));
+    fails(hugging_face::HuggingFaceModel::open(none, &safetensors::ReadOptions::default()));
 
     // Generation.
     let precision = Precision::F32;
     let sampling = Sampling { temperature: -1.0, ..Sampling::default() };
     fails(sampling.check());
-    fails(Sampling::default().choose(&[], 0));
+    fails(Sampling::default().sample(&[], 0));
     let weights = &gpt.parameters().arena(0, CPU).unwrap();
-    fails(Generator::new(gpt, weights, precision, 0).and_then(|g| g.write_after(bytes, &[], &Request::default(), &mut |_| true)));
-    let generator = Generator::new(gpt, weights, precision, 8).unwrap();
-    fails(generator.write(bytes, "a", &Request { sampling, ..Request::default() }, &mut |_| true));
-    fails(generator.write_after(bytes, &[300], &Request::default(), &mut |_| true));
-    let together = Together::new(gpt, weights, precision, 1, 8).unwrap();
-    fails(together.write(bytes, &[Prompt { tokens: vec![1], sampling }], &mut |_| {}));
+    fails(TextGenerator::new(gpt, weights, precision, 0).and_then(|g| g.generate_from_tokens(bytes, &[], &GenerationOptions::default(), &mut |_| true)));
+    let generator = TextGenerator::new(gpt, weights, precision, 8).unwrap();
+    fails(generator.generate(bytes, "a", &GenerationOptions { sampling, ..GenerationOptions::default() }, &mut |_| true));
+    fails(generator.generate_from_tokens(bytes, &[300], &GenerationOptions::default(), &mut |_| true));
+    let batch_generator = BatchGenerator::new(gpt, weights, precision, 1, 8).unwrap();
+    fails(batch_generator.generate(bytes, &[Prompt { tokens: vec![1], sampling }], &mut |_| {}));
 
     // Settings and runs.
     let mut config = RunConfig::default();
@@ -241,16 +245,16 @@ fn errors_name_the_line_of_the_call() {
     fails(config.set_text("train.step", "1"));
     fails(config.sources());
     fails(KEYS[0].check(&toml::Value::Boolean(true)));
-    config.optimiser.rule = Some("none".into());
-    fails(config.rule());
+    config.optimizer.name = Some("none".into());
+    fails(config.optimizer_kind());
     fails(train::run(&config, none, CPU, false, &mut IgnoreEvents));
-    fails(train::lines(&folder));
-    fails(Trained::open(none, None, CPU));
-    fails(Trained::open(&folder, None, CPU));
-    let load = Load { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, rule, checkpointing: false, device: CPU };
-    fails(load.check(1, "cpu"));
-    fails(Learner::new(gpt.clone(), Learning { accumulate: 0, ..learning() }, CPU));
-    let mut learner = Learner::new(gpt.clone(), learning(), CPU).unwrap();
+    fails(train::read_metrics(&folder));
+    fails(TrainedModel::open(none, None, CPU));
+    fails(TrainedModel::open(&folder, None, CPU));
+    let workload = Workload { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, optimizer, activation_checkpointing: false, device: CPU };
+    fails(workload.check(1, "cpu"));
+    fails(Learner::new(gpt.clone(), LearnerOptions { accumulate: 0, ..options() }, CPU));
+    let mut learner = Learner::new(gpt.clone(), options(), CPU).unwrap();
     fails(learner.step(&[], 0.1));
     let none = BTreeMap::new();
     fails(learner.restore([&none, &none], 1, LossScale::new(precision)));
@@ -258,9 +262,9 @@ fn errors_name_the_line_of_the_call() {
     fails(learner.evaluate(tokens, &Tensor::zeros(&[1, 3], DType::I32, CPU)));
 }
 
-/// A tensor that the program made wrongly is reported with the line that made it.
+/// The error of an invalid tensor contains the location that created it.
 #[test]
-fn errors_of_tensors_name_the_line_that_made_them() {
+fn tensor_errors_contain_the_location_that_created_the_tensor() {
     let (line, x) = (line!(), Tensor::ones(&[2, 3], DType::F32, CPU).reshape(&[7]));
     let tensors = Tensors::from([("x".to_owned(), x)]);
     let saved = safetensors::write(&mut std::io::sink(), &tensors, &BTreeMap::new());

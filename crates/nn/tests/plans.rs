@@ -1,35 +1,51 @@
-//! Plans of training steps: they do not depend on the order in which maps are walked, and layers share their kernels.
+//! Plans of training steps: planning is repeatable, layers share kernels, and no data is copied
+//! between kernels.
 
 use bornite::{
     Device, Tensor,
     plan::{with_gpu_kernels, with_gpu_plans},
 };
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 
 #[test]
-fn plans_can_be_made_again_and_again() {
+fn planning_is_repeatable() {
     let device = Device::cpu();
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6, 7, 8], &[1, 8], device);
     for n in 0..60 {
         let precision = if n % 2 == 0 { Precision::Bf16 } else { Precision::F32 };
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let options = LearnerOptions {
+            optimizer: OptimizerKind::ADAMW,
+            weight_decay: 0.1,
+            clip_norm: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(64, 8, 12, 2, 16)).unwrap();
-        let mut learner = Learner::new(gpt, learning, device).unwrap();
-        let loss = learner.step(&[(tokens.clone(), tokens.clone())], 1e-3).unwrap().measure().unwrap().loss;
+        let mut learner = Learner::new(gpt, options, device).unwrap();
+        let loss = learner.step(&[(tokens.clone(), tokens.clone())], 1e-3).unwrap().wait().unwrap().loss;
         assert!(loss.is_finite());
     }
 }
 
-/// Layers differ in where their parameters lie, which is no part of a kernel. On a GPU products are a library's.
+/// Layers differ in the offsets of their parameters, which are not part of a kernel. On a GPU a
+/// library computes matrix products.
 #[test]
 fn layers_share_their_kernels() {
     let kernels = |layers: usize| {
         let precision = Precision::Bf16;
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let options = LearnerOptions {
+            optimizer: OptimizerKind::ADAMW,
+            weight_decay: 0.1,
+            clip_norm: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
-        let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
+        let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
         let mut kernels = with_gpu_kernels(|| learner.explain(4, 64)).unwrap().kernels;
         kernels.retain(|name| !name.starts_with("matmul"));
         kernels
@@ -40,15 +56,22 @@ fn layers_share_their_kernels() {
     assert!(many.len() <= few.len() + 2, "{few:#?} for 3 layers, {many:#?} for 12");
 }
 
-/// On a GPU a layer launches products, attention, norms and sums of columns: nothing is moved for the next kernel to read, and
-/// the gradients of weights are written where the optimiser reads them.
+/// On a GPU a layer launches matrix products, attention, norms and column sums: nothing is copied
+/// for the next kernel, and weight gradients are written to the optimizer's input.
 #[test]
-fn nothing_is_moved_in_a_layer() {
+fn layers_copy_no_data_between_kernels() {
     let steps = |layers: usize| {
         let precision = Precision::Bf16;
-        let learning = Learning { rule: Rule::ADAMW, decay: 0.1, clip: Some(1.0), precision, accumulate: 1, seed: 1 };
+        let options = LearnerOptions {
+            optimizer: OptimizerKind::ADAMW,
+            weight_decay: 0.1,
+            clip_norm: Some(1.0),
+            precision,
+            accumulate: 1,
+            seed: 1,
+        };
         let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
-        let learner = Learner::new(gpt, learning, Device::Interpreter).unwrap();
+        let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
         with_gpu_plans(|| learner.explain(4, 64)).unwrap()
     };
     let (one, three) = (steps(1), steps(3));

@@ -146,7 +146,7 @@ impl<S: KernelShape> Lowering<S> {
 
     /// Makes the kernel fail with an error: the op cannot be lowered in this kernel.
     fn not_lowered(&mut self, node: &Node) -> ExprId {
-        self.b.mistake(format!(
+        self.b.record_error(format!(
             "internal error: {} cannot be lowered in this kernel; please report this bug",
             node.op.name()
         ));
@@ -237,7 +237,7 @@ impl<S: KernelShape> Lowering<S> {
 
     /// Makes the kernel fail with an error: the op is not a view.
     fn not_a_view(&mut self, op: &Op, at: Coordinates) -> Coordinates {
-        self.b.mistake(format!("internal error: {} is not a view; please report this bug", op.name()));
+        self.b.record_error(format!("internal error: {} is not a view; please report this bug", op.name()));
         at
     }
 
@@ -257,7 +257,7 @@ impl<S: KernelShape> Lowering<S> {
 /// Accumulator type of sums and products: f32 for 16-bit floats, whose rounding at every step would
 /// lose precision.
 fn accumulator_type(dtype: DType) -> DType {
-    if dtype.is_float() { dtype.wide() } else { dtype }
+    if dtype.is_float() { dtype.compute_type() } else { dtype }
 }
 
 /// The identity of max, or of min.

@@ -49,7 +49,7 @@ fn every_phase_ends_soon_after_a_signal() {
     let phases: [(&str, &str, &[&str]); 8] = [
         ("reading", "\"reading\"", &["--data", &at("long.txt"), "--tokenizer", "bpe:1000"]),
         ("merging", "\"merging\"", &["--data", &at("medium.txt"), "--tokenizer", "bpe:1000000"]),
-        ("tokenising", "\"tokenising\"", &["--data", &at("long.txt"), "--tokenizer", "gpt2"]),
+        ("tokenizing", "\"tokenizing\"", &["--data", &at("long.txt"), "--tokenizer", "gpt2"]),
         ("verifying", "\"verifying\"", &["--data", &at("zeros.bin")]),
         ("accumulating", "\"begin\"", &["--data", &at("short.txt"), "--set", "train.accumulate=1000000"]),
         (
@@ -92,7 +92,7 @@ fn every_phase_ends_soon_after_a_signal() {
             // Nothing half done is left of tokens.
             let left = std::fs::read_dir(Path::new(&out).join("data")).into_iter().flatten().flatten();
             let left: Vec<_> = left.filter(|entry| entry.path().is_dir()).map(|entry| entry.file_name()).collect();
-            assert!(phase != "tokenising" || left.is_empty(), "{left:?}");
+            assert!(phase != "tokenizing" || left.is_empty(), "{left:?}");
         }
     }
     std::fs::remove_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Between tensors and the bytes that files hold: row-major, little-endian, bools as 0 and 1.
+//! Conversion between tensors and the bytes of files: row-major, little-endian, bools as 0 and 1.
 
 use std::io::{self, Read};
 
@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use crate::{Error, Result};
 
 const _: () =
-    assert!(cfg!(target_endian = "little"), "files are little-endian; elements would have to be turned round");
+    assert!(cfg!(target_endian = "little"), "files are little-endian; a big-endian host would have to swap bytes");
 
-/// What is read or written at once while it is hashed: what a core's own cache holds.
+/// Bytes that are read or written at once while they are hashed: fits into a core's cache.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
-/// `$body` with `$t` being the Rust type of a dtype that is not bool.
+/// Evaluates `$body` with `$t` as the Rust type of a dtype, or `$bool` for bool.
 macro_rules! with_type {
     ($dtype:expr, $t:ident => $body:expr, $bool:expr) => {{
         macro_rules! each {
@@ -43,7 +43,7 @@ macro_rules! with_type {
     }};
 }
 
-/// Hands a tensor's bytes, computed and fetched if need be, to `take`.
+/// Passes a tensor's bytes to `take`; computes the tensor and copies it to the host if needed.
 pub(crate) fn with_bytes<R>(name: &str, tensor: &Tensor, take: impl FnOnce(&[u8]) -> R) -> Result<R> {
     let dtype = tensor.dtype().map_err(Error::tensor(name))?;
     with_type!(
@@ -59,12 +59,13 @@ pub(crate) fn with_bytes<R>(name: &str, tensor: &Tensor, take: impl FnOnce(&[u8]
     )
 }
 
-/// Memory that one tensor after another is read into; grows to the largest of them.
+/// Buffer that tensors are read into, one after the other; grows to the largest.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<u64>);
 
 impl Scratch {
-    /// Reads `bytes` bytes from where `file` stands, and hashes them while they are in the cache if asked to.
+    /// Reads `bytes` bytes from the position of `file`, and hashes them if `hash` is set, while
+    /// they are in the cache.
     pub fn fill(&mut self, file: &mut impl Read, bytes: usize, mut hash: Option<&mut Sha256>) -> io::Result<()> {
         let words = bytes.div_ceil(8);
         if words > self.0.len() {
@@ -82,7 +83,7 @@ impl Scratch {
         Ok(())
     }
 
-    /// A tensor of the first `elements` elements; `Err(None)` if a byte of a bool is neither 0 nor 1.
+    /// Creates a tensor from the buffer; `Err(None)` if a byte of a bool is neither 0 nor 1.
     pub fn tensor(
         &self,
         dtype: DType,
@@ -109,12 +110,12 @@ impl Scratch {
     }
 }
 
-/// A SHA-256 in hexadecimal digits.
+/// Returns a SHA-256 in hexadecimal digits.
 pub(crate) fn hex(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The SHA-256 of some bytes.
+/// Returns the SHA-256 of some bytes in hexadecimal digits.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let mut hash = Sha256::new();
     hash.update(bytes);

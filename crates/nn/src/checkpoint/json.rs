@@ -1,4 +1,5 @@
-//! Reading JSON that nobody vouches for: sizes are bounded before memory is asked for, and a name given twice is an error.
+//! Reading untrusted JSON: sizes are checked before memory is allocated, and duplicate names are
+//! errors.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,14 +11,14 @@ use std::path::Path;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::shown;
+use super::quoted;
 use crate::files::open;
 use crate::{Error, ErrorKind, Result};
 
-/// The largest `state.json` and the like: they hold settings and names, not data.
+/// Maximum size of `state.json` and similar files: they contain settings and names, not data.
 pub(crate) const MAX_JSON_BYTES: u64 = 64 << 20;
 
-/// An object whose names are all different; `serde_json` alone would keep the last of several.
+/// An object without duplicate names; `serde_json` alone would use the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Unique<V>(pub BTreeMap<String, V>);
 
@@ -37,12 +38,12 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
                 while let Some(name) = map.next_key::<String>()? {
                     let value = match map.next_value() {
                         Ok(value) => value,
-                        Err(error) => return Err(A::Error::custom(format!("{}: {error}", shown(&name)))),
+                        Err(error) => return Err(A::Error::custom(format!("{}: {error}", quoted(&name)))),
                     };
                     match all.entry(name) {
-                        Entry::Vacant(place) => place.insert(value),
-                        Entry::Occupied(twice) => {
-                            return Err(A::Error::custom(format!("{} is there twice", shown(twice.key()))));
+                        Entry::Vacant(entry) => entry.insert(value),
+                        Entry::Occupied(entry) => {
+                            return Err(A::Error::custom(format!("{} is duplicated", quoted(entry.key()))));
                         }
                     };
                 }
@@ -53,15 +54,16 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Unique<V> {
     }
 }
 
-/// The most values inside of a value that [`small`] reads.
+/// Maximum number of nested values that [`small`] reads.
 const MAX_VALUES: usize = 1 << 20;
 
-/// Reads a JSON value that cannot take much more memory than its text: a list of digits takes sixteen times as much.
+/// Deserializes a JSON value with a limited number of nested values: a list of digits would take
+/// sixteen times the memory of its text.
 pub(crate) fn small<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Value, D::Error> {
     Budget(&mut { MAX_VALUES }).deserialize(deserializer)
 }
 
-/// Number of values that may still be read.
+/// Remaining number of values.
 struct Budget<'a>(&'a mut usize);
 
 impl<'de> DeserializeSeed<'de> for Budget<'_> {
@@ -69,7 +71,7 @@ impl<'de> DeserializeSeed<'de> for Budget<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Value, D::Error> {
         let Some(left) = self.0.checked_sub(1) else {
-            return Err(D::Error::custom(format!("more than {MAX_VALUES} values where few are expected")));
+            return Err(D::Error::custom(format!("more than {MAX_VALUES} values")));
         };
         *self.0 = left;
         deserializer.deserialize_any(self)
@@ -124,21 +126,21 @@ impl<'de> Visitor<'de> for Budget<'_> {
     }
 }
 
-/// The contents of a file of at most `limit` bytes.
+/// Reads a file of at most `limit` bytes.
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Vec<u8>> {
     let (file, bytes) = open(path)?;
     if bytes > limit {
-        return Err(Error::file(path, format!("is {bytes} bytes long; at most {limit} are expected")));
+        return Err(Error::file(path, format!("has {bytes} bytes; at most {limit} are supported")));
     }
     let mut contents = Vec::new();
-    let out_of_memory = |_| ErrorKind::OutOfMemory { what: path.display().to_string(), bytes };
+    let out_of_memory = |_| ErrorKind::OutOfMemory { purpose: path.display().to_string(), bytes };
     contents.try_reserve_exact(bytes as usize).map_err(out_of_memory)?;
-    // The file may have grown since it was asked for its size.
+    // The file may have grown since its size was read.
     file.take(bytes).read_to_end(&mut contents).map_err(Error::io("read", path))?;
     Ok(contents)
 }
 
-/// A JSON file of at most `limit` bytes.
+/// Reads a JSON file of at most `limit` bytes.
 pub(crate) fn read_value(path: &Path, limit: u64) -> Result<Value> {
     let text = read_bounded(path, limit)?;
     serde_json::from_slice(&text).map_err(|error| Error::file(path, format!("is not JSON: {error}")))
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_values_are_those_of_serde_json_and_large_ones_are_refused() {
+    fn small_values_match_serde_json_and_large_ones_are_rejected() {
         let read = |text: &str| small(&mut serde_json::Deserializer::from_str(text));
         for text in
             ["null", "true", "-7", "18446744073709551615", "0.1", "\"a\\n\"", "[1,[],{}]", r#"{"a":{"b":[null]}}"#]
@@ -160,7 +162,7 @@ mod tests {
         assert_eq!(read(&list(MAX_VALUES - 1)).unwrap().as_array().unwrap().len(), MAX_VALUES - 1);
         for text in [list(MAX_VALUES), format!("[{}]", vec![list(MAX_VALUES / 2); 3].join(","))] {
             let error = read(&text).unwrap_err().to_string();
-            assert!(error.contains("more than 1048576 values where few are expected"), "{error}");
+            assert!(error.contains("more than 1048576 values"), "{error}");
         }
     }
 }

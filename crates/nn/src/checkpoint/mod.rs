@@ -1,16 +1,17 @@
-//! Checkpoints: all that a run needs to go on as if it had never stopped, in folders that are whole or not there.
+//! Checkpoints: the complete state of a run, in folders that are written atomically.
 //!
-//! A checkpoint is a folder of `weights.safetensors`, `state.safetensors` (moments, master copies, …), `state.json` (step,
-//! random numbers, data cursor, config, …) and `manifest.json` (sizes and checksums). [`Store`] saves them so that
-//! `latest` can be loaded whatever happens; [`load`] believes nothing that it has not checked.
+//! A checkpoint is a folder of `weights.safetensors`, `state.safetensors` (optimizer state, master
+//! copies, …), `state.json` (step, data cursor, config, …) and `manifest.json` (sizes and
+//! checksums). [`CheckpointStore`] saves them so that `latest` can be loaded after any crash;
+//! [`load`] verifies everything that it reads.
 //!
 //! ```
 //! use bornite::{Device, Tensor};
-//! use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, load_latest};
+//! use bornite_nn::checkpoint::{Checkpoint, Keep, CheckpointStore, Tensors, load_latest};
 //! # fn main() -> bornite_nn::Result<()> {
 //! # let folder = std::env::temp_dir().join(format!("bornite-doc-{}", std::process::id()));
 //! let w = Tensor::from_slice(&[0.5f32, 0.25], &[2], Device::cpu());
-//! let mut store = Store::open(&folder, Keep { last: 3, best: true })?;
+//! let mut store = CheckpointStore::open(&folder, Keep { last: 3, best: true })?;
 //! let state = serde_json::json!({ "seed": 42 });
 //! store.save(&Checkpoint::new(100, Tensors::from([("w".into(), w)]), state), Some(1.75))?;
 //!
@@ -21,13 +22,14 @@
 //! # }
 //! ```
 //!
-//! From a save to the disk: `store.rs` (folders, pointers, what is kept; `find.rs` reads them) → `write.rs` (files) → `disk.rs` (calls). Models of
-//! other libraries come and go through `huggingface.rs`.
+//! A save passes `store.rs` (folders, pointers, retention; `find.rs` reads them) → `write.rs`
+//! (files) → `disk.rs` (system calls). `hugging_face/` reads and writes models of other libraries.
+//! Nothing here knows models or training.
 
 mod disk;
 mod find;
 mod host;
-pub mod huggingface;
+pub mod hugging_face;
 mod json;
 mod load;
 mod manifest;
@@ -43,12 +45,12 @@ use bornite::Tensor;
 use serde::de::DeserializeOwned;
 
 pub use disk::{Disk, SystemDisk};
-pub use find::{Loaded, best, checkpoints, latest, load_latest, load_latest_of, newest};
+pub use find::{LoadedCheckpoint, best, checkpoints, latest, load_latest, load_latest_of, newest};
 pub(crate) use json::{read_bounded, small};
-pub use load::{Contents, load};
-pub use manifest::{FORMAT_VERSION, FileRecord, Manifest, Part};
-pub(crate) use names::{nearest, shown};
-pub use store::{Keep, Saved, Store};
+pub use load::{CheckpointContents, load};
+pub use manifest::{CheckpointFile, CheckpointManifest, FORMAT_VERSION, FilePart};
+pub(crate) use names::{nearest, quoted};
+pub use store::{CheckpointStore, Keep, SavedCheckpoint};
 
 use crate::error::located;
 use crate::{Error, Result};
@@ -61,26 +63,26 @@ pub(crate) const STATE_TENSORS: &str = "state.safetensors";
 pub(crate) const STATE: &str = "state.json";
 pub(crate) const MANIFEST: &str = "manifest.json";
 
-/// What is saved and loaded.
+/// State of a run that is saved and loaded.
 #[derive(Clone)]
 pub struct Checkpoint {
-    /// The training step after which it is taken.
+    /// Training step after which it is saved.
     pub step: u64,
-    /// The model's parameters.
+    /// Parameters of the model.
     pub weights: Tensors,
-    /// Other tensors of the run by group: first and second moments, master copies. A group's name has no `/`.
+    /// Other tensors by group, such as moments and master copies. Group names contain no `/`.
     pub groups: BTreeMap<String, Tensors>,
-    /// Everything that is not a tensor. Floats come back to the bit; JSON has no NaN and no infinity.
+    /// State that is not a tensor. Floats are restored exactly; JSON has no NaN or infinity.
     pub state: serde_json::Value,
 }
 
 impl Checkpoint {
-    /// A checkpoint of weights and state; groups can be added.
+    /// Creates a checkpoint of weights and state, without groups.
     pub fn new(step: u64, weights: Tensors, state: serde_json::Value) -> Checkpoint {
         Checkpoint { step, weights, groups: BTreeMap::new(), state }
     }
 
-    /// The state as the type that it was made of.
+    /// Deserializes the state.
     #[track_caller]
     pub fn state_as<T: DeserializeOwned>(&self) -> Result<T> {
         located(|| {
@@ -89,12 +91,12 @@ impl Checkpoint {
         })
     }
 
-    /// The tensors of all groups as one list, named `group/name`.
+    /// Returns the tensors of all groups, named `group/name`.
     fn grouped(&self) -> Result<Tensors> {
         let mut all = Tensors::new();
         for (group, tensors) in &self.groups {
             if group.is_empty() || group.contains('/') {
-                let what = format!("{} cannot be the name of a group: it is empty or has a '/'", shown(group));
+                let what = format!("{} is not a valid group name: it is empty or contains '/'", quoted(group));
                 return Err(Error::file(Path::new(STATE_TENSORS), what));
             }
             all.extend(tensors.iter().map(|(name, tensor)| (format!("{group}/{name}"), tensor.clone())));
@@ -109,7 +111,7 @@ impl Checkpoint {
 struct StateFile {
     version: u64,
     step: u64,
-    /// Also those without tensors.
+    /// All groups, also those without tensors.
     groups: Vec<String>,
     #[serde(deserialize_with = "json::small")]
     state: serde_json::Value,

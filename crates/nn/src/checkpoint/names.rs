@@ -1,15 +1,16 @@
-//! Names of tensors and files from outside: which are refused, how they are shown, which known one is meant.
+//! Untrusted names of tensors and files: validation, and suggestions of similar names.
 
 use std::fmt::Write;
 
-pub(crate) use bornite_support::quoted as shown;
+pub(crate) use bornite_support::quoted;
 
-/// The longest name of a tensor, in bytes.
+/// Maximum length of a tensor's name.
 pub(crate) const MAX_NAME_BYTES: usize = 1024;
 
-/// Says what is wrong with a tensor's name. Tools unpack tensors into files of their names, so `..` is never harmless.
+/// Validates a tensor's name; the error describes the problem. `..` is rejected, since tools unpack
+/// tensors into files of their names.
 pub(crate) fn check_tensor_name(name: &str) -> Result<(), String> {
-    let wrong = if name.is_empty() {
+    let problem = if name.is_empty() {
         "is empty".into()
     } else if name.len() > MAX_NAME_BYTES {
         format!("is {} bytes long, more than {MAX_NAME_BYTES}", name.len())
@@ -20,31 +21,30 @@ pub(crate) fn check_tensor_name(name: &str) -> Result<(), String> {
     } else {
         return Ok(());
     };
-    Err(format!("the name of tensor {} {wrong}", shown(name)))
+    Err(format!("the name of tensor {} {problem}", quoted(name)))
 }
 
-/// True for the name of a file right inside its folder.
+/// Returns true for a file name without path separators.
 pub(crate) fn is_plain_file_name(name: &str) -> bool {
     let odd = |c: char| c.is_control() || matches!(c, '/' | '\\' | ':');
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && !name.contains(odd)
 }
 
-/// Candidates that are compared; files with more names than this are not searched to their end.
+/// Maximum number of candidates that are compared.
 const MAX_CANDIDATES: usize = 4096;
 
-/// The candidate that is most like `name`, if one is like it at all.
+/// Returns the candidate most similar to `name`, if one is similar.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = name.chars().count();
-    // Most often a prefix is too much or missing.
+    // The most common mistake is an additional or missing prefix.
     let is_end = |a: &str, b: &str| a.strip_suffix(b).is_some_and(|rest| rest.ends_with('.'));
-    let steps = |known: &str| if is_end(name, known) || is_end(known, name) { 1 } else { distance(name, known) };
-    let near = candidates.take(MAX_CANDIDATES).map(|known| (steps(known), known));
-    let (steps, best) = near.min_by_key(|(steps, _)| *steps)?;
-    (steps < letters && steps <= (letters / 3).max(2)).then_some(best)
+    let edits = |known: &str| if is_end(name, known) || is_end(known, name) { 1 } else { distance(name, known) };
+    let near = candidates.take(MAX_CANDIDATES).map(|known| (edits(known), known));
+    let (edits, best) = near.min_by_key(|(edits, _)| *edits)?;
+    (edits < letters && edits <= (letters / 3).max(2)).then_some(best)
 }
 
-/// How many letters must be put in, taken out or exchanged to make one word the other. Looks at the last 100 letters of
-/// each: names differ at their ends.
+/// Returns the edit distance of the last 100 characters of two words: names differ at their ends.
 fn distance(a: &str, b: &str) -> usize {
     let ends = |word: &str| -> Vec<char> { word.chars().rev().take(100).collect() };
     let (a, b) = (ends(a), ends(b));
@@ -59,15 +59,15 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Up to eight names, each with the nearest of `known` where there is one, and how many more there are.
+/// Lists up to eight names, each with the most similar of `known`, and the number of further names.
 pub(crate) fn listed<'a>(names: &[&str], known: impl Iterator<Item = &'a str> + Clone) -> String {
     const SHOWN: usize = 8;
     let mut text = String::new();
     for (n, name) in names.iter().take(SHOWN).enumerate() {
         let comma = if n == 0 { "" } else { ", " };
-        let near = nearest(name, known.clone()).map(|near| format!(" (is it {}?)", shown(near)));
+        let near = nearest(name, known.clone()).map(|near| format!(" (did you mean {}?)", quoted(near)));
         // Writing to a string cannot fail.
-        let _ = write!(text, "{comma}{}{}", shown(name), near.unwrap_or_default());
+        let _ = write!(text, "{comma}{}{}", quoted(name), near.unwrap_or_default());
     }
     if names.len() > SHOWN {
         let _ = write!(text, " and {} more", names.len() - SHOWN);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_refused_for_what_they_could_do() {
+    fn unsafe_names_are_rejected() {
         for fine in ["wte.weight", "model/h0/attn", "a..b", "ключ", "a b", "first_moment/wte", "..."] {
             assert_eq!(check_tensor_name(fine), Ok(()), "{fine}");
         }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_name_is_the_one_that_was_meant() {
+    fn similar_names_are_suggested() {
         let known = ["wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias"];
         for (asked, meant) in [
             ("transformer.wte.weight", Some("wte.weight")),
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(nearest(asked, known.into_iter()), meant, "{asked}");
         }
         let text = listed(&["wte.weigth", "zzzzzzzzz"], known.into_iter());
-        assert_eq!(text, "'wte.weigth' (is it 'wte.weight'?), 'zzzzzzzzz'");
+        assert_eq!(text, "'wte.weigth' (did you mean 'wte.weight'?), 'zzzzzzzzz'");
         let many: Vec<String> = (0..20).map(|n| format!("q{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(listed(&many, [].into_iter()).ends_with(" and 12 more"));

@@ -1,7 +1,7 @@
-//! Windows of tokens in batches, made ahead of their use.
+//! Batches of token sequences, prefetched by a thread.
 //!
-//! An epoch goes once through all windows, in an order that follows from seed and epoch alone. So a cursor of a few numbers
-//! resumes anywhere, and how far ahead a thread works changes nothing.
+//! An epoch visits every sequence once, in an order that depends only on seed and epoch. So a small
+//! cursor can resume anywhere, and prefetching does not affect the result.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -9,83 +9,88 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
-use super::Dataset;
-use super::order::Permutation;
+use super::TokenDataset;
+use super::permutation::Permutation;
 use crate::error::located;
 use crate::random::mix;
 use crate::{Error, Result};
 
-/// No batch has more tokens; a wrong number must not become an allocation.
-const LARGEST: usize = 1 << 31;
+/// Maximum number of tokens per batch, so that a wrong setting does not become an allocation.
+const MAX_BATCH_TOKENS: usize = 1 << 31;
 
-/// How batches are made of a [`Dataset`].
+/// Options of [`TokenDataset::batches`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Windows in a batch.
+pub struct BatchOptions {
+    /// Sequences per batch.
     pub batch: usize,
-    /// Tokens in a window.
+    /// Tokens per sequence.
     pub context: usize,
-    /// What fixes the order.
+    /// Seed of the order.
     pub seed: u64,
-    /// Whether windows come in a random order, another one each epoch, or in that of the data.
+    /// Shuffles the sequences, differently in each epoch; otherwise they come in the order of the
+    /// data.
     pub shuffle: bool,
-    /// How many batches a thread makes ahead; 0 for no thread.
+    /// Number of batches that a thread prefetches; 0 for no thread.
     pub prefetch: usize,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan { batch: 8, context: 256, seed: 0, shuffle: true, prefetch: 4 }
+impl Default for BatchOptions {
+    fn default() -> BatchOptions {
+        BatchOptions { batch: 8, context: 256, seed: 0, shuffle: true, prefetch: 4 }
     }
 }
 
-/// Where in the data training stands: saved and given to [`Batches::seek`], the next batch is the one that would have come.
+/// Position in the data, for checkpoints: after [`Batches::seek`], iteration continues as if it had
+/// never stopped. Aliases are the names of earlier releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor {
-    /// What fixes the order.
+pub struct DataCursor {
+    /// Seed of the order.
     pub seed: u64,
-    /// How often all windows were used.
+    /// Completed epochs.
     pub epoch: u64,
-    /// How many windows of this epoch were used.
+    /// Sequences used in this epoch.
     pub position: u64,
-    /// How many windows an epoch has.
-    pub windows: u64,
-    /// What tells these data from others: see [`Dataset::mark`].
-    pub data: u64,
+    /// Sequences per epoch.
+    #[serde(alias = "windows")]
+    pub sequences: u64,
+    /// [`TokenDataset::fingerprint`].
+    #[serde(alias = "data")]
+    pub fingerprint: u64,
 }
 
-/// Inputs and targets of one step, `batch` rows of `context` tokens each; a target is the token after its input.
+/// Inputs and targets of one step, `batch` rows of `context` tokens each; a target is the token
+/// after its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// What the model sees.
+    /// Input tokens.
     pub inputs: Vec<i32>,
-    /// What it should say.
+    /// Target tokens.
     pub targets: Vec<i32>,
-    /// Where the next batch starts.
-    pub next: Cursor,
+    /// Cursor of the next batch.
+    pub next: DataCursor,
 }
 
-/// Batches without end; see [`Dataset::batches`]. Dropping it ends its thread.
+/// Endless iterator of batches; see [`TokenDataset::batches`]. Dropping it ends its thread.
 pub struct Batches {
-    windows: Arc<Windows>,
-    cursor: Cursor,
+    sequences: Arc<Sequences>,
+    cursor: DataCursor,
     prefetch: usize,
-    ahead: Option<Ahead>,
+    prefetcher: Option<Prefetcher>,
 }
 
-struct Windows {
-    data: Dataset,
-    plan: Plan,
+struct Sequences {
+    data: TokenDataset,
+    options: BatchOptions,
     count: u64,
 }
 
-/// A thread that makes batches, and the way they come.
-struct Ahead {
+/// A thread that prefetches batches, and its channel.
+struct Prefetcher {
     batches: Option<Receiver<Result<Batch>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Ahead {
+impl Drop for Prefetcher {
     fn drop(&mut self) {
         // Without a receiver the thread's next send fails, and it ends.
         drop(self.batches.take());
@@ -96,68 +101,69 @@ impl Drop for Ahead {
 }
 
 impl Batches {
-    pub(super) fn new(data: Dataset, plan: &Plan) -> Result<Batches> {
-        let (batch, context) = (plan.batch, plan.context);
-        if batch == 0 || context == 0 || batch.checked_mul(context).is_none_or(|tokens| tokens > LARGEST) {
-            let what = format!(
-                "batches of {batch} windows of {context} tokens were asked for; at least one of each and at most"
-            );
-            return Err(Error::data(format!("{what} {LARGEST} tokens together are possible")));
-        }
-        let (found, needed) = (data.len(), context as u64 + 1);
-        if found < needed {
+    pub(super) fn new(data: TokenDataset, options: &BatchOptions) -> Result<Batches> {
+        let (batch, context) = (options.batch, options.context);
+        if batch == 0 || context == 0 || batch.checked_mul(context).is_none_or(|tokens| tokens > MAX_BATCH_TOKENS) {
             return Err(Error::data(format!(
-                "there are {found} tokens, {} too few for one window of {context} tokens and the one after it; add data or \
-                 shorten the context to {} or less",
-                needed - found,
+                "a batch of {batch} × {context} tokens is not possible; both must be 1 or more, and their product at most \
+                 {MAX_BATCH_TOKENS}"
+            )));
+        }
+        let (found, required) = (data.len(), context as u64 + 1);
+        if found < required {
+            return Err(Error::data(format!(
+                "there are {found} tokens, {} too few for a sequence of {context} tokens and its last target; add data or lower the \
+                 context to {} or less",
+                required - found,
                 found.saturating_sub(1),
             )));
         }
         let count = (found - 1) / context as u64;
-        let cursor = Cursor { seed: plan.seed, epoch: 0, position: 0, windows: count, data: data.mark() };
-        let windows = Arc::new(Windows { data, plan: plan.clone(), count });
-        Ok(Batches { windows, cursor, prefetch: plan.prefetch, ahead: None })
+        let cursor =
+            DataCursor { seed: options.seed, epoch: 0, position: 0, sequences: count, fingerprint: data.fingerprint() };
+        let sequences = Arc::new(Sequences { data, options: options.clone(), count });
+        Ok(Batches { sequences, cursor, prefetch: options.prefetch, prefetcher: None })
     }
 
-    /// Where the next batch starts.
-    pub fn cursor(&self) -> Cursor {
+    /// Returns the cursor of the next batch.
+    pub fn cursor(&self) -> DataCursor {
         self.cursor
     }
 
-    /// How many windows an epoch has.
-    pub fn windows(&self) -> u64 {
-        self.windows.count
+    /// Returns the number of sequences per epoch.
+    pub fn sequences(&self) -> u64 {
+        self.sequences.count
     }
 
-    /// Goes on from a cursor of these data.
+    /// Continues from a cursor of the same data.
     #[track_caller]
-    pub fn seek(&mut self, cursor: Cursor) -> Result<()> {
+    pub fn seek(&mut self, cursor: DataCursor) -> Result<()> {
         located(|| {
-            let count = self.windows.count;
-            if cursor.windows != count || cursor.position >= count {
+            let count = self.sequences.count;
+            if cursor.sequences != count || cursor.position >= count {
                 return Err(Error::data(format!(
-                    "the position to resume from is window {} of {}, but with these data and this context there are {count}; \
-                 resume with the data, the context and the split that it was saved with",
-                    cursor.position, cursor.windows
+                    "cannot resume at sequence {} of {}: this data and context give {count} sequences; resume with the data, context \
+                     and validation fraction of the checkpoint",
+                    cursor.position, cursor.sequences
                 )));
             }
-            if !self.windows.data.has_mark(cursor.data)? {
+            if !self.sequences.data.matches_fingerprint(cursor.fingerprint)? {
                 return Err(Error::data(
-                    "the position to resume from was saved with other data; resume with those, or start anew with these",
+                    "cannot resume: the checkpoint was saved with other data; resume with that data or start a new run",
                 ));
             }
-            self.ahead = None;
-            self.cursor = Cursor { data: self.windows.data.mark(), ..cursor };
+            self.prefetcher = None;
+            self.cursor = DataCursor { fingerprint: self.sequences.data.fingerprint(), ..cursor };
             Ok(())
         })
     }
 
-    fn start(&mut self) {
+    fn start_prefetching(&mut self) {
         let (send, receive) = sync_channel(self.prefetch);
-        let (windows, mut cursor) = (self.windows.clone(), self.cursor);
+        let (sequences, mut cursor) = (self.sequences.clone(), self.cursor);
         let work = move || {
             loop {
-                let batch = windows.batch(cursor);
+                let batch = sequences.batch(cursor);
                 let failed = batch.is_err();
                 if let Ok(batch) = &batch {
                     cursor = batch.next;
@@ -167,9 +173,9 @@ impl Batches {
                 }
             }
         };
-        // Where no thread can be had, batches are made when they are asked for.
+        // Without a thread, batches are read on demand.
         if let Ok(thread) = std::thread::Builder::new().name("bornite-data".into()).spawn(work) {
-            self.ahead = Some(Ahead { batches: Some(receive), thread: Some(thread) });
+            self.prefetcher = Some(Prefetcher { batches: Some(receive), thread: Some(thread) });
         }
     }
 }
@@ -177,38 +183,38 @@ impl Batches {
 impl Iterator for Batches {
     type Item = Result<Batch>;
 
-    /// The next batch; never `None`. After an error the same batch is tried again.
+    /// Returns the next batch; never `None`. After an error the same batch is tried again.
     #[track_caller]
     fn next(&mut self) -> Option<Result<Batch>> {
-        if self.prefetch > 0 && self.ahead.is_none() {
-            self.start();
+        if self.prefetch > 0 && self.prefetcher.is_none() {
+            self.start_prefetching();
         }
-        let sent = self.ahead.as_ref().and_then(|ahead| ahead.batches.as_ref()?.recv().ok());
-        let batch = sent.unwrap_or_else(|| self.windows.batch(self.cursor));
+        let prefetched = self.prefetcher.as_ref().and_then(|prefetcher| prefetcher.batches.as_ref()?.recv().ok());
+        let batch = prefetched.unwrap_or_else(|| self.sequences.batch(self.cursor));
         match &batch {
             Ok(batch) => self.cursor = batch.next,
-            Err(_) => self.ahead = None,
+            Err(_) => self.prefetcher = None,
         }
         Some(located(|| batch))
     }
 }
 
-impl Windows {
-    /// The batch that starts at a cursor. Where an epoch ends within it, the next one starts.
-    fn batch(&self, mut cursor: Cursor) -> Result<Batch> {
-        let Plan { batch, context, .. } = self.plan;
+impl Sequences {
+    /// Reads the batch at a cursor; it may continue into the next epoch.
+    fn batch(&self, mut cursor: DataCursor) -> Result<Batch> {
+        let BatchOptions { batch, context, .. } = self.options;
         let mut inputs = Vec::with_capacity(batch * context);
         let mut targets = Vec::with_capacity(batch * context);
-        let mut window = Vec::with_capacity(context + 1);
+        let mut sequence = Vec::with_capacity(context + 1);
         let mut epoch = Epoch::new(self, &cursor);
         for _ in 0..batch {
-            window.clear();
-            self.data.read(epoch.start(self, cursor.position), context + 1, &mut window)?;
-            inputs.extend_from_slice(&window[..context]);
-            targets.extend_from_slice(&window[1..]);
+            sequence.clear();
+            self.data.read(epoch.start(self, cursor.position), context + 1, &mut sequence)?;
+            inputs.extend_from_slice(&sequence[..context]);
+            targets.extend_from_slice(&sequence[1..]);
             cursor.position += 1;
             if cursor.position == self.count {
-                cursor = Cursor { epoch: cursor.epoch + 1, position: 0, ..cursor };
+                cursor = DataCursor { epoch: cursor.epoch + 1, position: 0, ..cursor };
                 epoch = Epoch::new(self, &cursor);
             }
         }
@@ -216,25 +222,27 @@ impl Windows {
     }
 }
 
-/// The order of one epoch.
+/// Order of the sequences in one epoch.
 struct Epoch {
     order: Option<Permutation>,
-    /// Tokens that fill no window are left out at the front and at the back, other ones each epoch.
+    /// Tokens skipped at the start. Tokens that do not fill a sequence are skipped at both ends,
+    /// differently in each epoch.
     skip: u64,
 }
 
 impl Epoch {
-    fn new(windows: &Windows, cursor: &Cursor) -> Epoch {
-        if !windows.plan.shuffle {
+    fn new(sequences: &Sequences, cursor: &DataCursor) -> Epoch {
+        if !sequences.options.shuffle {
             return Epoch { order: None, skip: 0 };
         }
         let key = mix(mix(cursor.seed) ^ cursor.epoch);
-        let left_over = windows.data.len() - 1 - windows.count * windows.plan.context as u64;
-        Epoch { order: Some(Permutation::new(windows.count, key)), skip: mix(key) % (left_over + 1) }
+        let left_over = sequences.data.len() - 1 - sequences.count * sequences.options.context as u64;
+        Epoch { order: Some(Permutation::new(sequences.count, key)), skip: mix(key) % (left_over + 1) }
     }
 
-    fn start(&self, windows: &Windows, position: u64) -> u64 {
-        let window = self.order.map_or(position, |order| order.get(position));
-        self.skip + window * windows.plan.context as u64
+    /// Index of the first token of the sequence at `position`.
+    fn start(&self, sequences: &Sequences, position: u64) -> u64 {
+        let sequence = self.order.map_or(position, |order| order.get(position));
+        self.skip + sequence * sequences.options.context as u64
     }
 }

@@ -1,4 +1,4 @@
-//! Making a folder of tokens: read, encode on all cores, write in order, until everything is on the disk.
+//! Builds a folder of tokens: reads files, encodes on all cores, writes in order, syncs to disk.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -8,25 +8,27 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::cache::{DOCUMENTS, FORMAT_VERSION, FileRecord, MANIFEST, Manifest, TOKENS};
-use super::checksum::Writing;
+use super::cache::{DOCUMENTS, FORMAT_VERSION, MANIFEST, SourceRecord, TOKENS, TokenManifest};
+use super::checksum::ChecksumWriter;
 use super::documents::{self, Piece};
 use super::source::SourceFile;
-use super::{Progress, Watch};
+use super::{DataObserver, DataProgress};
 use crate::tokenizer::{Encoder, Tokenizer};
-use crate::train::size;
+use crate::train::format_bytes;
 use crate::{Error, Result};
 
-/// So much text a thread is read, then encoded, then written: what building takes in memory, a few times over.
-const BATCH_BYTES: usize = 4 << 20;
-/// The same for all threads together: tokens of a byte each take four times the memory of their text.
-const MOST_BATCH_BYTES: usize = 32 << 20;
-/// Fewer bytes are not worth a second thread.
-const ALONE_BYTES: usize = 64 << 10;
-/// Space that tokenising leaves free, unless the disk is small.
+/// Text per thread that is read, encoded and written at once. Building takes a few times this in
+/// memory.
+const THREAD_BATCH_BYTES: usize = 4 << 20;
+/// Maximum text of all threads: with one token per byte, tokens take four times the memory of their
+/// text.
+const MAX_BATCH_BYTES: usize = 32 << 20;
+/// Minimum text for using several threads.
+const MIN_PARALLEL_BYTES: usize = 64 << 10;
+/// Disk space that stays free, unless the disk is small.
 const RESERVE_BYTES: u64 = 256 << 20;
-/// Progress is told at least so often.
-const TOLD_BYTES: usize = 8 << 20;
+/// Maximum text between two progress reports.
+const REPORT_BYTES: usize = 8 << 20;
 
 /// Space of a file system, in bytes.
 pub(super) struct Space {
@@ -34,15 +36,15 @@ pub(super) struct Space {
     pub total: u64,
 }
 
-/// Makes files. Apart from the tests, which run out of space, it is the real one.
+/// Creates files. Tests replace it with a disk that runs out of space.
 pub(super) trait Disk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>>;
 
-    /// Space where `folder` is; `None` if the system does not say.
+    /// Returns the space of the file system of `folder`; `None` if it is unknown.
     fn space(&self, folder: &Path) -> Option<Space>;
 }
 
-/// A file that is written and then put on the disk for good.
+/// A file that can be synced to disk.
 pub(super) trait Output: Write {
     fn sync(&mut self) -> io::Result<()>;
 }
@@ -67,16 +69,17 @@ impl Output for File {
     }
 }
 
-/// Makes `folder`, which nobody else uses, with the tokens of files. It is on the disk when this returns.
+/// Creates `folder` with the tokens of `files`; it is synced to disk when this returns. No other
+/// process may use it.
 pub(super) fn build(
     folder: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    watch: &dyn Watch,
+    observer: &dyn DataObserver,
     disk: &dyn Disk,
 ) -> Result<()> {
     let _ = fs::remove_dir_all(folder);
-    fs::create_dir_all(folder).map_err(Error::io("make the folder", folder))?;
+    fs::create_dir_all(folder).map_err(Error::io("create folder", folder))?;
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let token_bytes = if tokenizer.vocabulary() <= 1 << 16 { 2 } else { 4 };
     let position = Cell::new(0);
@@ -85,28 +88,34 @@ pub(super) fn build(
         end: tokenizer.end_of_text(),
         token_bytes,
         pieces: vec![],
-        waiting: 0,
-        untold: 0,
+        pending_bytes: 0,
+        unreported_bytes: 0,
         position: &position,
         total: files.iter().map(|file| file.bytes).sum(),
-        tokens: Numbers::new(folder, TOKENS, disk)?,
-        documents: Numbers::new(folder, DOCUMENTS, disk)?,
+        tokens: IntegerFile::new(folder, TOKENS, disk)?,
+        documents: IntegerFile::new(folder, DOCUMENTS, disk)?,
         document_start: 0,
         disk,
         folder,
-        watch,
+        observer,
     };
     let mut records = vec![];
-    let stop = || watch.stop();
+    let stop = || observer.should_stop();
     for file in files {
-        let sha256 = documents::read(file, tokenizer.split(), &stop, &position, &mut |piece| builder.add(piece))?;
-        records.push(FileRecord { path: file.path.clone(), bytes: file.bytes, modified_ns: file.modified_ns, sha256 });
+        let sha256 =
+            documents::read(file, tokenizer.pre_tokenizer(), &stop, &position, &mut |piece| builder.add(piece))?;
+        records.push(SourceRecord {
+            path: file.path.clone(),
+            bytes: file.bytes,
+            modified_ns: file.modified_ns,
+            sha256,
+        });
     }
     builder.flush()?;
     let (tokens, tokens_sha256) = builder.tokens.finish()?;
     let (documents, _) = builder.documents.finish()?;
     let documents_sha256 = documents::hash(&folder.join(DOCUMENTS), &stop, &mut |_| {})?;
-    let manifest = Manifest {
+    let manifest = TokenManifest {
         format_version: FORMAT_VERSION,
         tokenizer: tokenizer.fingerprint().into(),
         vocabulary: tokenizer.vocabulary() as u64,
@@ -121,11 +130,11 @@ pub(super) fn build(
     sync_folder(folder)
 }
 
-fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>> {
+fn json(path: &Path, manifest: &TokenManifest) -> Result<Vec<u8>> {
     serde_json::to_vec_pretty(manifest).map_err(|error| Error::file(path, error.to_string()))
 }
 
-fn write_manifest(path: &Path, manifest: &Manifest, disk: &dyn Disk) -> Result<()> {
+fn write_manifest(path: &Path, manifest: &TokenManifest, disk: &dyn Disk) -> Result<()> {
     let json = json(path, manifest)?;
     let write = || {
         let mut file = disk.create(path)?;
@@ -135,13 +144,13 @@ fn write_manifest(path: &Path, manifest: &Manifest, disk: &dyn Disk) -> Result<(
     write().map_err(Error::io("write", path))
 }
 
-/// Exchanges the manifest of a finished folder.
-pub(super) fn replace_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+/// Replaces the manifest of a finished folder.
+pub(super) fn replace_manifest(folder: &Path, manifest: &TokenManifest) -> Result<()> {
     let path = folder.join(MANIFEST);
     crate::files::replace(&path, &json(&path, manifest)?)
 }
 
-/// Puts the names in a folder on the disk.
+/// Syncs the entries of a folder to disk.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io("write", folder))
 }
@@ -151,36 +160,37 @@ struct Builder<'a> {
     end: Option<u32>,
     token_bytes: u64,
     pieces: Vec<Piece>,
-    waiting: usize,
-    /// Bytes of text since progress was told.
-    untold: usize,
-    /// Bytes of files that were read, of all.
+    /// Size of `pieces`.
+    pending_bytes: usize,
+    /// Bytes of text since the last progress report.
+    unreported_bytes: usize,
+    /// Bytes of files read so far.
     position: &'a Cell<u64>,
     total: u64,
-    tokens: Numbers<'a>,
-    documents: Numbers<'a>,
+    tokens: IntegerFile<'a>,
+    documents: IntegerFile<'a>,
     document_start: u64,
     disk: &'a dyn Disk,
     folder: &'a Path,
-    watch: &'a dyn Watch,
+    observer: &'a dyn DataObserver,
 }
 
 impl Builder<'_> {
     fn add(&mut self, piece: Piece) -> Result<()> {
-        // What a piece takes beside its text counts too: there may be very many empty ones.
-        self.waiting += piece.text.len() + size_of::<Piece>();
+        // Counts the struct as well as its text: there may be very many empty pieces.
+        self.pending_bytes += piece.text.len() + size_of::<Piece>();
         self.pieces.push(piece);
-        let most = (BATCH_BYTES * self.encoders.len()).min(MOST_BATCH_BYTES);
-        if self.waiting >= most { self.flush() } else { Ok(()) }
+        let max_bytes = (THREAD_BATCH_BYTES * self.encoders.len()).min(MAX_BATCH_BYTES);
+        if self.pending_bytes >= max_bytes { self.flush() } else { Ok(()) }
     }
 
-    /// Compares the space that all tokens will take, as estimated from those of what was read so far, with what is free.
+    /// Compares the free space with the space of all tokens, estimated from those so far.
     fn check_space(&self, batch_tokens: u64) -> Result<()> {
         let Some(Space { free, total }) = self.disk.space(self.folder) else { return Ok(()) };
         let (tokens, read) = (self.tokens.count + batch_tokens, self.position.get().max(1));
         let left = u128::from(self.total.saturating_sub(read)) * u128::from(tokens) / u128::from(read);
         let needed = (u128::from(batch_tokens) + left) * u128::from(self.token_bytes);
-        // Left for others: a full disk harms every process on it.
+        // A full disk would harm other processes.
         let reserve = u128::from((total / 20).min(RESERVE_BYTES));
         if needed + reserve <= u128::from(free) {
             return Ok(());
@@ -188,22 +198,22 @@ impl Builder<'_> {
         Err(Error::file(
             &self.tokens.path,
             format!(
-                "needs about {} more for tokens, {} stay free, and the disk has {}; free space, or set data.cache to a folder \
-                 on another disk",
-                size(needed),
-                size(reserve),
-                size(free.into())
+                "needs about {} more for tokens and {} in reserve, but the disk has {} free; free up space or set data.cache to a \
+                 folder on another disk",
+                format_bytes(needed),
+                format_bytes(reserve),
+                format_bytes(free.into())
             ),
         ))
     }
 
     fn flush(&mut self) -> Result<()> {
         let pieces = std::mem::take(&mut self.pieces);
-        let threads = if self.waiting < ALONE_BYTES { 1 } else { self.encoders.len() };
-        self.waiting = 0;
-        let encoded = encode(&mut self.encoders[..threads], &pieces, &|| self.watch.stop())?;
+        let threads = if self.pending_bytes < MIN_PARALLEL_BYTES { 1 } else { self.encoders.len() };
+        self.pending_bytes = 0;
+        let encoded = encode(&mut self.encoders[..threads], &pieces, &|| self.observer.should_stop())?;
         let mut bytes = vec![];
-        // An end of text follows what is not empty.
+        // Every piece with tokens may be followed by an end-of-text token.
         let with_end = |tokens: &Vec<u32>| tokens.len() as u64 + u64::from(!tokens.is_empty());
         self.check_space(encoded.iter().map(with_end).sum())?;
         for (piece, tokens) in pieces.iter().zip(encoded) {
@@ -215,19 +225,19 @@ impl Builder<'_> {
                 self.document_start = self.tokens.count;
                 self.documents.write(&self.document_start.to_le_bytes(), 1)?;
             }
-            self.untold += piece.text.len();
-            if self.untold > TOLD_BYTES {
-                self.tell();
+            self.unreported_bytes += piece.text.len();
+            if self.unreported_bytes > REPORT_BYTES {
+                self.report_progress();
             }
         }
-        self.tell();
+        self.report_progress();
         Ok(())
     }
 
-    fn tell(&mut self) {
-        self.untold = 0;
+    fn report_progress(&mut self) {
+        self.unreported_bytes = 0;
         let (done, total) = (self.position.get().min(self.total), self.total);
-        self.watch.progress(Progress { doing: "tokenising", done, total, tokens: self.tokens.count });
+        self.observer.on_progress(DataProgress { phase: "tokenizing", done, total, tokens: self.tokens.count });
     }
 
     fn write(&mut self, tokens: &[u32], bytes: &mut Vec<u8>) -> Result<()> {
@@ -241,31 +251,31 @@ impl Builder<'_> {
     }
 }
 
-/// The tokens of each piece, on as many threads as there are encoders.
+/// Encodes each piece, with one thread per encoder.
 fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece], stop: &dyn Fn() -> bool) -> Result<Vec<Vec<u32>>> {
     let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
     let results: Vec<Mutex<Vec<u32>>> = pieces.iter().map(|_| Mutex::default()).collect();
-    let work = |encoder: &mut Encoder<'_>, pause: &dyn Fn()| {
-        while let (at, Some(piece)) = {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            (at, pieces.get(at).filter(|_| !stopped.load(Ordering::Relaxed)))
+    let work = |encoder: &mut Encoder<'_>, after_piece: &dyn Fn()| {
+        while let (index, Some(piece)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            (index, pieces.get(index).filter(|_| !stopped.load(Ordering::Relaxed)))
         } {
             let mut tokens = vec![];
             if piece.starts {
                 encoder.encode(&piece.text, &mut tokens);
             } else {
-                encoder.encode_rest(&piece.text, &mut tokens);
+                encoder.encode_continuation(&piece.text, &mut tokens);
             }
-            if let Ok(mut result) = results[at].lock() {
+            if let Ok(mut result) = results[index].lock() {
                 *result = tokens;
             }
-            pause();
+            after_piece();
         }
     };
     if let Some((first, others)) = encoders.split_first_mut() {
         std::thread::scope(|scope| {
             for encoder in others {
-                // Where no thread can be had, those there are do the work.
+                // If a thread cannot be started, the others do its work.
                 let _ = std::thread::Builder::new().spawn_scoped(scope, || work(encoder, &|| {}));
             }
             work(first, &|| stopped.store(stop(), Ordering::Relaxed));
@@ -277,19 +287,24 @@ fn encode(encoders: &mut [Encoder<'_>], pieces: &[Piece], stop: &dyn Fn() -> boo
     Ok(results.into_iter().map(|result| result.into_inner().unwrap_or_default()).collect())
 }
 
-/// Numbers written to a file, counted and hashed.
-struct Numbers<'a> {
+/// A file of integers, counted and hashed while they are written.
+struct IntegerFile<'a> {
     file: BufWriter<Box<dyn Output + 'a>>,
     path: std::path::PathBuf,
-    checksums: Writing,
+    checksums: ChecksumWriter,
     count: u64,
 }
 
-impl<'a> Numbers<'a> {
-    fn new(folder: &Path, name: &str, disk: &dyn Disk) -> Result<Numbers<'a>> {
+impl<'a> IntegerFile<'a> {
+    fn new(folder: &Path, name: &str, disk: &dyn Disk) -> Result<IntegerFile<'a>> {
         let path = folder.join(name);
         let file = disk.create(&path).map_err(Error::io("write", &path))?;
-        Ok(Numbers { file: BufWriter::with_capacity(1 << 20, file), path, checksums: Writing::default(), count: 0 })
+        Ok(IntegerFile {
+            file: BufWriter::with_capacity(1 << 20, file),
+            path,
+            checksums: ChecksumWriter::default(),
+            count: 0,
+        })
     }
 
     fn write(&mut self, bytes: &[u8], count: u64) -> Result<()> {
@@ -299,7 +314,7 @@ impl<'a> Numbers<'a> {
     }
 
     fn finish(self) -> Result<(u64, Vec<String>)> {
-        let Numbers { file, path, checksums, count } = self;
+        let IntegerFile { file, path, checksums, count } = self;
         let sync =
             |file: BufWriter<Box<dyn Output + 'a>>| file.into_inner().map_err(|error| error.into_error())?.sync();
         sync(file).map_err(Error::io("write", &path))?;

@@ -1,15 +1,16 @@
-//! Tokens kept on disk: a folder for each set of files and tokenizer.
+//! Token cache on disk: one folder per set of files and tokenizer.
 //!
 //! ```text
 //! NAME/tokens.bin      tokens, 16 or 32 bits each, little-endian
-//! NAME/documents.bin   where each document ends, in tokens, 64 bits each
-//! NAME/manifest.json   what it was made of, with checksums of every file and of each 16 MiB of tokens.bin
-//! NAME.lock            held while NAME is made
-//! .NAME.building-PID   NAME while it is made
+//! NAME/documents.bin   end of each document, as a token index, 64 bits each
+//! NAME/manifest.json   source files, with checksums of every file and of each 16 MiB of tokens.bin
+//! NAME.lock            held while NAME is built
+//! .NAME.building-PID   NAME while it is built
 //! ```
 //!
-//! A folder gets its name by a rename after all of it is on the disk, so that what has a name is whole; what a killed process
-//! leaves has no name and is swept by the next. A folder whose manifest or checksums do not fit is made again.
+//! A folder is renamed to its final name after it is synced, so that a folder of that name is
+//! complete; what a killed process leaves is removed by the next one. A folder whose manifest or
+//! checksums do not match is rebuilt.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -21,45 +22,45 @@ use sha2::{Digest, Sha256};
 
 use super::build::{self, Disk};
 use super::source::SourceFile;
-use super::store::Tokens;
-use super::{Progress, Watch, checksum, documents};
+use super::tokens::Tokens;
+use super::{DataObserver, DataProgress, checksum, documents};
 use crate::checkpoint::read_bounded;
 use crate::tokenizer::{Tokenizer, hex};
 use crate::{Error, ErrorKind, Result, files};
 
-/// Version of the layout above.
+/// Version of this layout.
 pub const FORMAT_VERSION: u32 = 2;
 
 pub(super) const TOKENS: &str = "tokens.bin";
 pub(super) const DOCUMENTS: &str = "documents.bin";
 pub(super) const MANIFEST: &str = "manifest.json";
-/// Largest manifest: records of a million files.
-const MANIFEST_BYTES: u64 = 256 << 20;
+/// Maximum size of a manifest: a million files.
+const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// What a folder was made of.
+/// `manifest.json` of a folder.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct TokenManifest {
     pub format_version: u32,
     pub tokenizer: String,
     pub vocabulary: u64,
     pub token_bytes: u64,
     pub tokens: u64,
     pub documents: u64,
-    /// Of each 16 MiB.
+    /// SHA-256 of each 16 MiB of `tokens.bin`.
     pub tokens_sha256: Vec<String>,
     pub documents_sha256: String,
-    pub files: Vec<FileRecord>,
+    pub files: Vec<SourceRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FileRecord {
+pub(super) struct SourceRecord {
     pub path: PathBuf,
     pub bytes: u64,
     pub modified_ns: u64,
     pub sha256: String,
 }
 
-/// Where documents end.
+/// Ends of the documents.
 #[derive(Debug)]
 pub(super) struct Documents {
     file: File,
@@ -74,7 +75,7 @@ impl Documents {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// The first end at this token or after it.
+    /// Returns the first document end at `token` or after it.
     pub(super) fn end_at_or_after(&self, token: u64) -> Result<Option<u64>> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -85,63 +86,64 @@ impl Documents {
     }
 }
 
-/// The tokens of files, from the folder that has them or from a new one.
+/// Returns the tokens of files, from an existing folder or a new one.
 pub(super) fn open_or_build(
     cache: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    watch: &dyn Watch,
+    observer: &dyn DataObserver,
 ) -> Result<(Tokens, Documents)> {
-    open_or_build_on(cache, files, tokenizer, watch, &build::RealDisk)
+    open_or_build_on(cache, files, tokenizer, observer, &build::RealDisk)
 }
 
 pub(super) fn open_or_build_on(
     cache: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    watch: &dyn Watch,
+    observer: &dyn DataObserver,
     disk: &dyn Disk,
 ) -> Result<(Tokens, Documents)> {
-    fs::create_dir_all(cache).map_err(Error::io("make the folder", cache))?;
-    let name = name(files, tokenizer);
+    fs::create_dir_all(cache).map_err(Error::io("create folder", cache))?;
+    let name = folder_name(files, tokenizer);
     let folder = cache.join(&name);
-    if let Some(found) = reuse(&folder, files, tokenizer, watch, false)? {
+    if let Some(found) = reuse(&folder, files, tokenizer, observer, false)? {
         return Ok(found);
     }
     let lock_path = cache.join(format!("{name}.lock"));
     let lock = files::open_lock(&lock_path)?;
-    let locked = wait_for(&lock, watch)?;
-    if locked && let Some(found) = reuse(&folder, files, tokenizer, watch, true)? {
+    let locked = wait_for_lock(&lock, observer)?;
+    if locked && let Some(found) = reuse(&folder, files, tokenizer, observer, true)? {
         return Ok(found);
     }
     let building = format!(".{name}.building-");
     if locked {
-        sweep(cache, &building)?;
+        remove_stale(cache, &building)?;
     }
     let new = cache.join(format!("{building}{}", std::process::id()));
-    let built = build::build(&new, files, tokenizer, watch, disk).and_then(|()| take_place(&new, &folder, cache));
+    let built = build::build(&new, files, tokenizer, observer, disk).and_then(|()| publish(&new, &folder, cache));
     if let Err(error) = built {
         let _ = fs::remove_dir_all(&new);
         return Err(error);
     }
-    open_folder(&folder, tokenizer, watch)
+    open_folder(&folder, tokenizer, observer)
 }
 
-/// Waits for a lock; `false` where the file system has none. Some network disks know no locks: then two processes may do the
-/// same work, each in a folder of its own.
-fn wait_for(lock: &File, watch: &dyn Watch) -> Result<bool> {
+/// Waits for a lock. Returns false if the file system has no locks, as some network disks: then two
+/// processes may do the same work, each in its own folder.
+fn wait_for_lock(lock: &File, observer: &dyn DataObserver) -> Result<bool> {
     loop {
         match lock.try_lock() {
             Ok(()) => return Ok(true),
             Err(TryLockError::Error(_)) => return Ok(false),
-            Err(TryLockError::WouldBlock) if watch.stop() => return Err(Error::stopped()),
+            Err(TryLockError::WouldBlock) if observer.should_stop() => return Err(Error::stopped()),
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
         }
     }
 }
 
-/// The name of everything that decides what a folder holds, but for the contents of files.
-fn name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
+/// Returns the name of a folder: a hash of everything that determines it except the contents of
+/// files.
+fn folder_name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     let mut hash = Sha256::new();
     hash.update(FORMAT_VERSION.to_le_bytes());
     hash.update(tokenizer.fingerprint());
@@ -155,18 +157,19 @@ fn name(files: &[SourceFile], tokenizer: &Tokenizer) -> String {
     hex(&hash.finalize())[..24].into()
 }
 
-/// Opens the folder if it holds just what is asked for; `None` if it is to be made, with a warning if it is damaged and `warn`
-/// is set.
+/// Opens the folder if it matches files and tokenizer. Returns `None` if it must be built; logs a
+/// warning if it is damaged and `warn` is set.
 fn reuse(
     folder: &Path,
     files: &[SourceFile],
     tokenizer: &Tokenizer,
-    watch: &dyn Watch,
+    observer: &dyn DataObserver,
     warn: bool,
 ) -> Result<Option<(Tokens, Documents)>> {
     let Ok(mut manifest) = read_manifest(folder) else { return Ok(None) };
-    let pairs = || manifest.files.iter().zip(files);
-    if manifest.files.len() != files.len() || !pairs().all(|(old, new)| old.path == new.path && old.bytes == new.bytes)
+    let records = || manifest.files.iter().zip(files);
+    if manifest.files.len() != files.len()
+        || !records().all(|(old, new)| old.path == new.path && old.bytes == new.bytes)
     {
         return Ok(None);
     }
@@ -175,69 +178,75 @@ fn reuse(
     let total = touched.iter().map(|&n| files[n].bytes).sum();
     let mut done = 0;
     for &n in &touched {
-        let stop = || watch.stop();
+        let stop = || observer.should_stop();
         let found = documents::hash(&files[n].path, &stop, &mut |bytes| {
             done += bytes;
-            watch.progress(Progress { doing: "comparing", done, total, tokens: 0 });
+            observer.on_progress(DataProgress { phase: "comparing", done, total, tokens: 0 });
         })?;
         if found != manifest.files[n].sha256 {
             return Ok(None);
         }
         manifest.files[n].modified_ns = files[n].modified_ns;
     }
-    let opened = match open_manifest(folder, &manifest, tokenizer, watch) {
+    let opened = match open_manifest(folder, &manifest, tokenizer, observer) {
         Ok(opened) => opened,
         Err(error @ Error { kind: ErrorKind::Stopped, .. }) => return Err(error),
         Err(error) => {
             if warn {
-                bornite_support::log!(Warn, "{error}: done now");
+                bornite_support::log!(Warn, "{error} (rebuilding now)");
             }
             return Ok(None);
         }
     };
     if !touched.is_empty() {
-        // Only saves the comparison next time; a disk that refuses it costs nothing else.
+        // Saves the comparison next time; a failure has no other effect.
         let _ = build::replace_manifest(folder, &manifest);
     }
     Ok(Some(opened))
 }
 
-/// Opens a folder whatever files it was made of.
-pub(super) fn open_folder(folder: &Path, tokenizer: &Tokenizer, watch: &dyn Watch) -> Result<(Tokens, Documents)> {
-    open_manifest(folder, &read_manifest(folder)?, tokenizer, watch)
+/// Opens a folder without checking its source files.
+pub(super) fn open_folder(
+    folder: &Path,
+    tokenizer: &Tokenizer,
+    observer: &dyn DataObserver,
+) -> Result<(Tokens, Documents)> {
+    open_manifest(folder, &read_manifest(folder)?, tokenizer, observer)
 }
 
-fn read_manifest(folder: &Path) -> Result<Manifest> {
+fn read_manifest(folder: &Path) -> Result<TokenManifest> {
     #[derive(Deserialize)]
     struct Version {
         format_version: u32,
     }
     let path = folder.join(MANIFEST);
-    let json = read_bounded(&path, MANIFEST_BYTES)?;
-    let wrong = |error: serde_json::Error| Error::file(&path, format!("not the manifest of tokenised data: {error}"));
+    let json = read_bounded(&path, MAX_MANIFEST_BYTES)?;
+    let wrong = |error: serde_json::Error| Error::file(&path, format!("is not a manifest of tokenized data: {error}"));
     let Version { format_version } = serde_json::from_slice(&json).map_err(wrong)?;
     if format_version > FORMAT_VERSION {
-        return Err(ErrorKind::Newer { path, found: format_version.into(), known: FORMAT_VERSION.into() }.into());
+        return Err(
+            ErrorKind::NewerFormat { path, found: format_version.into(), supported: FORMAT_VERSION.into() }.into()
+        );
     }
     serde_json::from_slice(&json).map_err(wrong)
 }
 
-/// Opens what a manifest describes, if lengths and checksums are right.
+/// Opens the files of a manifest and verifies sizes and checksums.
 fn open_manifest(
     folder: &Path,
-    manifest: &Manifest,
+    manifest: &TokenManifest,
     tokenizer: &Tokenizer,
-    watch: &dyn Watch,
+    observer: &dyn DataObserver,
 ) -> Result<(Tokens, Documents)> {
     if manifest.tokenizer != tokenizer.fingerprint() {
-        let (made, given) = (manifest.vocabulary, tokenizer.vocabulary());
+        let (old_size, new_size) = (manifest.vocabulary, tokenizer.vocabulary());
         let short = |hash: &str| hash.chars().take(12).collect::<String>();
         let (old, new) = (short(&manifest.tokenizer), short(tokenizer.fingerprint()));
         return Err(Error::file(
             folder,
             format!(
-                "these data were made with another tokenizer ({made} tokens, {old}…) than the one given ({given} tokens, \
-                 {new}…); give that one, or tokenise again"
+                "was built with another tokenizer ({old_size} tokens, {old}…) than the current one ({new_size} tokens, {new}…); use \
+                 that tokenizer or rebuild the tokens"
             ),
         ));
     }
@@ -245,38 +254,40 @@ fn open_manifest(
         let path = folder.join(name);
         let (file, found) = files::open(&path)?;
         if Some(found) != count.checked_mul(bytes) {
-            return Err(Error::file(
-                &path,
-                format!("{found} bytes where the manifest promises {count} numbers of {bytes} bytes"),
-            ));
+            return Err(Error::file(&path, format!("has {found} bytes; the manifest says {count} × {bytes} bytes")));
         }
         Ok((file, path))
     };
     if !matches!(manifest.token_bytes, 2 | 4) {
-        return Err(Error::file(folder, format!("tokens of {} bytes; they have 2 or 4", manifest.token_bytes)));
+        return Err(Error::file(folder, format!("has tokens of {} bytes; expected 2 or 4", manifest.token_bytes)));
     }
     let (file, path) = open(TOKENS, manifest.tokens, manifest.token_bytes)?;
-    let checksums = checksum::of_file(&file, &path, watch)?;
+    let checksums = checksum::of_file(&file, &path, observer)?;
     let pairs = checksums.iter().zip(&manifest.tokens_sha256);
     if checksums.len() != manifest.tokens_sha256.len() || pairs.clone().any(|(found, written)| found != written) {
         let piece = pairs.take_while(|(found, written)| found == written).count() as u64;
         let from = piece * checksum::PIECE_BYTES / manifest.token_bytes;
         let until = ((piece + 1) * checksum::PIECE_BYTES / manifest.token_bytes).min(manifest.tokens);
-        let what =
-            format!("is damaged: tokens {from} to {until} do not match their checksum in {MANIFEST}; tokenise again");
+        let what = format!(
+            "is damaged: tokens {from} to {until} do not match their checksum in {MANIFEST}; rebuild the tokens"
+        );
         return Err(Error::file(&path, what));
     }
     let mut tokens = Tokens::new(tokenizer.vocabulary());
     tokens.push(file, &path, manifest.tokens, manifest.token_bytes, checksums);
     let (file, path) = open(DOCUMENTS, manifest.documents, 8)?;
     if documents::hash(&path, &|| false, &mut |_| {})? != manifest.documents_sha256 {
-        return Err(Error::file(&path, "is damaged: it does not match its checksum in manifest.json; tokenise again"));
+        return Err(Error::file(
+            &path,
+            "is damaged: it does not match its checksum in manifest.json; rebuild the tokens",
+        ));
     }
     Ok((tokens, Documents { file, path, count: manifest.documents }))
 }
 
-/// Gives a finished folder its name. What had it is out of date, or damaged.
-fn take_place(new: &Path, folder: &Path, cache: &Path) -> Result<()> {
+/// Renames a finished folder to its final name. An existing folder of that name is outdated or
+/// damaged.
+fn publish(new: &Path, folder: &Path, cache: &Path) -> Result<()> {
     if folder.exists() {
         let old = new.with_extension("old");
         let _ = fs::remove_dir_all(&old);
@@ -287,8 +298,8 @@ fn take_place(new: &Path, folder: &Path, cache: &Path) -> Result<()> {
     build::sync_folder(cache)
 }
 
-/// Removes what killed processes left. Only whoever holds the lock may.
-fn sweep(cache: &Path, building: &str) -> Result<()> {
+/// Removes folders of killed processes. The caller must hold the lock.
+fn remove_stale(cache: &Path, building: &str) -> Result<()> {
     for entry in fs::read_dir(cache).map_err(Error::io("list", cache))?.flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(building.as_bytes()) {
             let _ = fs::remove_dir_all(entry.path());

@@ -1,6 +1,7 @@
-//! Checksums of token files, by pieces: all cores hash one file, and damage is located.
+//! Checksums of token files, one per piece, so that all cores hash one file and damage can be
+//! located.
 //!
-//! A file is hashed once per process, and again only if its size, inode or change time differ.
+//! A file is hashed once per process, and again only if its size, inode or change time changes.
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
@@ -13,38 +14,39 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
-use super::{Progress, Watch};
+use super::{DataObserver, DataProgress};
 use crate::tokenizer::hex;
 use crate::{Error, Result};
 
-/// Bytes that each checksum covers, but for the last of a file.
+/// Size of a piece; the last one of a file may be smaller.
 pub(super) const PIECE_BYTES: u64 = 16 << 20;
-/// Bytes that are read at once: what a core's own cache holds.
+/// Bytes that are read at once: fits into a core's cache.
 const CHUNK_BYTES: u64 = 256 << 10;
-/// A file that changed this recently could change again within the resolution of its change time.
-const SETTLED: Duration = Duration::from_secs(2);
+/// Minimum age of a change: a more recent file could change again within the resolution of its
+/// change time.
+const MIN_CHANGE_AGE: Duration = Duration::from_secs(2);
 
 /// SHA-256 of each piece of a file.
 pub(super) type Pieces = Arc<Vec<String>>;
 
 /// Identity of a file and its contents: device, inode, size, change time.
-type Version = (u64, u64, u64, i64, i64);
+type FileVersion = (u64, u64, u64, i64, i64);
 
-static KNOWN: LazyLock<Mutex<HashMap<Version, Pieces>>> = LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<HashMap<FileVersion, Pieces>>> = LazyLock::new(Mutex::default);
 
-fn version(found: &Metadata) -> Version {
+fn version(found: &Metadata) -> FileVersion {
     (found.dev(), found.ino(), found.len(), found.ctime(), found.ctime_nsec())
 }
 
-/// Hashes what is written to a file.
+/// Computes the checksums of a file while it is written.
 #[derive(Default)]
-pub(super) struct Writing {
+pub(super) struct ChecksumWriter {
     hash: Sha256,
     filled: u64,
     pieces: Vec<String>,
 }
 
-impl Writing {
+impl ChecksumWriter {
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let take = bytes.len().min((PIECE_BYTES - self.filled) as usize);
@@ -70,16 +72,17 @@ impl Writing {
     }
 }
 
-/// The checksums of an open file, computed on all cores unless this process knows them.
-pub(super) fn of_file(file: &File, path: &Path, watch: &dyn Watch) -> Result<Pieces> {
+/// Returns the checksums of an open file, computed on all cores unless this process has them
+/// cached.
+pub(super) fn of_file(file: &File, path: &Path, observer: &dyn DataObserver) -> Result<Pieces> {
     let found = file.metadata().map_err(Error::io("read", path))?;
-    let lock = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(pieces) = lock().get(&version(&found)) {
         return Ok(pieces.clone());
     }
-    let pieces = Arc::new(hash(file, path, found.len(), watch)?);
+    let pieces = Arc::new(hash(file, path, found.len(), observer)?);
     let changed = SystemTime::UNIX_EPOCH + Duration::new(found.ctime().max(0) as u64, found.ctime_nsec() as u32);
-    if changed.elapsed().is_ok_and(|age| age > SETTLED) {
+    if changed.elapsed().is_ok_and(|age| age > MIN_CHANGE_AGE) {
         lock().insert(version(&found), pieces.clone());
     }
     Ok(pieces)
@@ -127,7 +130,7 @@ impl Work<'_> {
     }
 }
 
-fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<String>> {
+fn hash(file: &File, path: &Path, bytes: u64, observer: &dyn DataObserver) -> Result<Vec<String>> {
     let count = bytes.div_ceil(PIECE_BYTES) as usize;
     let work = Work {
         file,
@@ -141,13 +144,13 @@ fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<S
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(count);
     std::thread::scope(|scope| {
         for _ in 1..threads {
-            // Where no thread can be had, those there are do the work.
+            // If a thread cannot be started, the others do its work.
             let _ = std::thread::Builder::new().spawn_scoped(scope, || work.run(&mut |_| {}));
         }
         work.run(&mut |work| {
             let done = work.done.load(Ordering::Relaxed);
-            watch.progress(Progress { doing: "verifying", done, total: bytes, tokens: 0 });
-            if watch.stop() {
+            observer.on_progress(DataProgress { phase: "verifying", done, total: bytes, tokens: 0 });
+            if observer.should_stop() {
                 work.cancelled.store(true, Ordering::Relaxed);
             }
         });
@@ -164,16 +167,17 @@ fn hash(file: &File, path: &Path, bytes: u64, watch: &dyn Watch) -> Result<Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Report;
+    use crate::data::ProgressFn;
 
-    /// Checksums are reused only of a file that did not change, whether the last change was a moment or minutes ago.
+    /// Checksums are reused only of a file that did not change, whether the last change was a
+    /// moment or minutes ago.
     #[test]
     fn a_file_that_changed_is_hashed_again() {
         let path = std::env::temp_dir().join(format!("bornite-hashed-again-{}", std::process::id()));
-        let sums = || of_file(&File::open(&path).unwrap(), &path, &Report::new(|_| {})).unwrap();
+        let sums = || of_file(&File::open(&path).unwrap(), &path, &ProgressFn::new(|_| {})).unwrap();
         std::fs::write(&path, [0; 4]).unwrap();
         assert!(!Arc::ptr_eq(&sums(), &sums()), "the next change may have the same change time");
-        std::thread::sleep(SETTLED + Duration::from_millis(100));
+        std::thread::sleep(MIN_CHANGE_AGE + Duration::from_millis(100));
         let settled = sums();
         assert!(Arc::ptr_eq(&settled, &sums()), "an unchanged file is hashed once");
         std::fs::write(&path, [1; 4]).unwrap();

@@ -1,4 +1,4 @@
-//! The documents of a file, in pieces small enough that a file need not fit into memory.
+//! Documents of a file, in pieces, so that a file need not fit into memory.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -7,16 +7,17 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::source::{Format, SourceFile};
+use super::source::{SourceFile, SourceFormat};
 use super::{jsonl, parquet};
-use crate::tokenizer::{Split, hex};
+use crate::tokenizer::{PreTokenizer, hex};
 use crate::{Error, Result, files};
 
-/// Bytes that are read at a time, and the longest piece. A text without a position to cut it for so long is cut between two
-/// characters: merging it as one word would take a hundred times its memory.
+/// Bytes that are read at once, and the maximum size of a piece. Text without a split position
+/// within this length is cut between two characters: merging it as one word would take a hundred
+/// times its memory.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A part of a document, or all of it.
+/// A document, or a part of one.
 pub(super) struct Piece {
     pub text: String,
     pub starts: bool,
@@ -25,56 +26,57 @@ pub(super) struct Piece {
 
 pub(super) type Sink<'a> = &'a mut dyn FnMut(Piece) -> Result<()>;
 
-/// Hands a complete text to `sink`, in pieces if it is long.
-pub(super) fn pieces(mut text: &str, split: Split, sink: Sink<'_>) -> Result<()> {
+/// Passes a complete document to `sink`, in pieces if it is long.
+pub(super) fn pieces(mut text: &str, pre_tokenizer: PreTokenizer, sink: Sink<'_>) -> Result<()> {
     let mut starts = true;
     while text.len() > CHUNK_BYTES {
         let chunk = &text[..text.floor_char_boundary(CHUNK_BYTES)];
-        let (piece, rest) = text.split_at(split.last_cut(chunk).unwrap_or(chunk.len()));
+        let (piece, rest) = text.split_at(pre_tokenizer.last_cut(chunk).unwrap_or(chunk.len()));
         sink(Piece { text: piece.into(), starts, ends: false })?;
         (text, starts) = (rest, false);
     }
     sink(Piece { text: text.into(), starts, ends: true })
 }
 
-/// Hands all documents of a file to `sink` and returns the hash of its bytes. Long texts come in pieces that are cut where
-/// `split` would split them in any case. `position` is moved on by the bytes that were read. Fails with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped)
-/// soon after `stop` says so.
+/// Passes all documents of a file to `sink` and returns the hash of its bytes. Long texts come in
+/// pieces, cut where `pre_tokenizer` splits them anyway. `position` advances by the bytes that were
+/// read. Fails with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped) soon after `stop` returns
+/// true.
 pub(super) fn read(
     file: &SourceFile,
-    split: Split,
+    pre_tokenizer: PreTokenizer,
     stop: &dyn Fn() -> bool,
     position: &Cell<u64>,
     sink: Sink<'_>,
 ) -> Result<String> {
     let path = &file.path;
     let limit = bornite_support::input_limit().map_err(bornite::Error::from)?;
-    if file.format == Format::Parquet {
-        parquet::read(file, split, limit, stop, position, sink)?;
+    if file.format == SourceFormat::Parquet {
+        parquet::read(file, pre_tokenizer, limit, stop, position, sink)?;
         return hash(path, stop, &mut |_| {});
     }
-    let mut reader = Hashing::open(path, stop, position)?;
+    let mut reader = HashingReader::open(path, stop, position)?;
     let read = match file.format {
-        Format::Text | Format::Auto => text(&mut reader, path, split, sink),
-        Format::Jsonl => {
+        SourceFormat::Text | SourceFormat::Auto => text(&mut reader, path, pre_tokenizer, sink),
+        SourceFormat::Jsonl => {
             let lines = BufReader::with_capacity(CHUNK_BYTES, &mut reader);
-            jsonl::read(lines, path, &file.field, split, limit, sink)
+            jsonl::read(lines, path, &file.field, pre_tokenizer, limit, sink)
         }
-        _ => Err(Error::file(path, "this holds tokens; text was asked for")),
+        _ => Err(Error::file(path, "contains tokens; expected text")),
     };
     read.map_err(stopped(stop))?;
     Ok(hex(&reader.hash.finalize()))
 }
 
-/// Turns the error of an interrupted read into what it means.
+/// Converts the error of an interrupted read to [`ErrorKind::Stopped`](crate::ErrorKind::Stopped).
 fn stopped(stop: &dyn Fn() -> bool) -> impl Fn(Error) -> Error {
     move |error| if stop() { Error::stopped() } else { error }
 }
 
-/// The hash of a file's bytes; `progress` receives the size of each chunk.
+/// Returns the hash of a file's bytes; `progress` receives the size of each chunk.
 pub(super) fn hash(path: &Path, stop: &dyn Fn() -> bool, progress: &mut dyn FnMut(u64)) -> Result<String> {
     let position = Cell::new(0);
-    let mut reader = Hashing::open(path, stop, &position)?;
+    let mut reader = HashingReader::open(path, stop, &position)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match reader.read(&mut chunk).map_err(Error::io("read", path)).map_err(stopped(stop))? {
@@ -84,21 +86,21 @@ pub(super) fn hash(path: &Path, stop: &dyn Fn() -> bool, progress: &mut dyn FnMu
     }
 }
 
-/// Hashes what is read through it, and fails once `stop` says so.
-struct Hashing<'a> {
+/// Reader that hashes the bytes and fails once `stop` returns true.
+struct HashingReader<'a> {
     file: File,
     hash: Sha256,
     stop: &'a dyn Fn() -> bool,
     position: &'a Cell<u64>,
 }
 
-impl Hashing<'_> {
-    fn open<'a>(path: &Path, stop: &'a dyn Fn() -> bool, position: &'a Cell<u64>) -> Result<Hashing<'a>> {
-        Ok(Hashing { file: files::open(path)?.0, hash: Sha256::new(), stop, position })
+impl HashingReader<'_> {
+    fn open<'a>(path: &Path, stop: &'a dyn Fn() -> bool, position: &'a Cell<u64>) -> Result<HashingReader<'a>> {
+        Ok(HashingReader { file: files::open(path)?.0, hash: Sha256::new(), stop, position })
     }
 }
 
-impl Read for Hashing<'_> {
+impl Read for HashingReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         if (self.stop)() {
             return Err(std::io::Error::other("stopped"));
@@ -110,8 +112,8 @@ impl Read for Hashing<'_> {
     }
 }
 
-fn text(reader: &mut impl Read, path: &Path, split: Split, sink: Sink<'_>) -> Result<()> {
-    let (mut pending, mut before, mut lines, mut starts) = (vec![], 0u64, 1u64, true);
+fn text(reader: &mut impl Read, path: &Path, pre_tokenizer: PreTokenizer, sink: Sink<'_>) -> Result<()> {
+    let (mut pending, mut offset, mut lines, mut starts) = (vec![], 0u64, 1u64, true);
     loop {
         let more = reader.take(CHUNK_BYTES as u64).read_to_end(&mut pending).map_err(Error::io("read", path))?;
         let ends = more == 0;
@@ -121,13 +123,13 @@ fn text(reader: &mut impl Read, path: &Path, split: Split, sink: Sink<'_>) -> Re
                 let (good, bad) = pending.split_at(error.valid_up_to());
                 if ends || error.error_len().is_some() {
                     let line = lines + good.iter().filter(|&&byte| byte == b'\n').count() as u64;
-                    return Err(not_utf8(path, before + good.len() as u64, line, bad.first().copied()));
+                    return Err(not_utf8(path, offset + good.len() as u64, line, bad.first().copied()));
                 }
-                // A character that goes on in the next chunk.
+                // A character that continues in the next chunk.
                 std::str::from_utf8(good).unwrap_or_default()
             }
         };
-        let cut = match split.last_cut(valid) {
+        let cut = match pre_tokenizer.last_cut(valid) {
             _ if ends => valid.len(),
             Some(cut) => cut,
             None if valid.len() >= CHUNK_BYTES - 3 => valid.len(),
@@ -137,7 +139,7 @@ fn text(reader: &mut impl Read, path: &Path, split: Split, sink: Sink<'_>) -> Re
         if ends {
             return Ok(());
         }
-        before += cut as u64;
+        offset += cut as u64;
         lines += pending[..cut].iter().filter(|&&byte| byte == b'\n').count() as u64;
         starts = false;
         pending.drain(..cut);
@@ -146,5 +148,5 @@ fn text(reader: &mut impl Read, path: &Path, split: Split, sink: Sink<'_>) -> Re
 
 pub(super) fn not_utf8(path: &Path, at: u64, line: u64, byte: Option<u8>) -> Error {
     let byte = byte.map_or(String::new(), |byte| format!(" (0x{byte:02x})"));
-    Error::file(path, format!("byte {at}{byte} in line {line} is not UTF-8 text; convert the file, or leave it out"))
+    Error::file(path, format!("byte {at}{byte} in line {line} is not UTF-8 text; convert the file or remove it"))
 }

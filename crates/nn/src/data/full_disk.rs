@@ -1,27 +1,27 @@
-//! Disks that fill up at any byte while data are tokenised: an error, and nothing that is believed later.
+//! Tests with disks that run out of space while data is tokenized.
 
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-use super::Report;
+use super::ProgressFn;
 use super::build::{Disk, Output, RealDisk, Space};
 use super::cache::open_or_build_on;
-use super::source::{self, Source};
+use super::source::{self, DataSource};
 use crate::tokenizer::Tokenizer;
 
-/// Has room for so many bytes, and counts the calls that it lets through.
-struct Small {
-    room: Rc<Cell<u64>>,
+/// A disk with limited space and a limited number of calls.
+struct LimitedDisk {
+    free_bytes: Rc<Cell<u64>>,
     calls: Rc<Cell<u64>>,
-    /// Whether it says how much room there is.
-    tells: bool,
+    /// Reports its free space.
+    reports_space: bool,
 }
 
-struct SmallFile {
+struct LimitedFile {
     file: Box<dyn Output>,
-    room: Rc<Cell<u64>>,
+    free_bytes: Rc<Cell<u64>>,
     calls: Rc<Cell<u64>>,
 }
 
@@ -35,26 +35,26 @@ fn call(calls: &Cell<u64>) -> io::Result<()> {
     Ok(())
 }
 
-impl Disk for Small {
+impl Disk for LimitedDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
         call(&self.calls)?;
         let file = RealDisk.create(path)?;
-        Ok(Box::new(SmallFile { file, room: self.room.clone(), calls: self.calls.clone() }))
+        Ok(Box::new(LimitedFile { file, free_bytes: self.free_bytes.clone(), calls: self.calls.clone() }))
     }
 
     fn space(&self, _: &Path) -> Option<Space> {
-        self.tells.then(|| Space { free: self.room.get(), total: 10_000_000 })
+        self.reports_space.then(|| Space { free: self.free_bytes.get(), total: 10_000_000 })
     }
 }
 
-impl Write for SmallFile {
+impl Write for LimitedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         call(&self.calls)?;
-        let fits = (self.room.get() as usize).min(bytes.len());
+        let fits = (self.free_bytes.get() as usize).min(bytes.len());
         if fits == 0 && !bytes.is_empty() {
             return Err(full());
         }
-        self.room.set(self.room.get() - fits as u64);
+        self.free_bytes.set(self.free_bytes.get() - fits as u64);
         self.file.write(&bytes[..fits])
     }
 
@@ -63,7 +63,7 @@ impl Write for SmallFile {
     }
 }
 
-impl Output for SmallFile {
+impl Output for LimitedFile {
     fn sync(&mut self) -> io::Result<()> {
         call(&self.calls)?;
         self.file.sync()
@@ -71,20 +71,24 @@ impl Output for SmallFile {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_that_is_believed() {
+fn full_disk_leaves_no_cache_behind() {
     let folder = std::env::temp_dir().join(format!("bornite-full-disk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let text = folder.join("a.txt");
     std::fs::write(&text, "some words to keep ".repeat(50)).unwrap();
-    let files = source::list(&[Source::new(&text)]).unwrap();
+    let files = source::list(&[DataSource::new(&text)]).unwrap();
     let tokenizer = Tokenizer::bytes();
     let cache = folder.join("cache");
     let build = |room: u64, calls: u64| {
-        let disk = Small { room: Rc::new(Cell::new(room)), calls: Rc::new(Cell::new(calls)), tells: false };
-        open_or_build_on(&cache, &files, &tokenizer, &Report::new(|_| {}), &disk)
+        let disk = LimitedDisk {
+            free_bytes: Rc::new(Cell::new(room)),
+            calls: Rc::new(Cell::new(calls)),
+            reports_space: false,
+        };
+        open_or_build_on(&cache, &files, &tokenizer, &ProgressFn::new(|_| {}), &disk)
     };
-    // Every byte of what is written, and every call that could be refused.
+    // Runs out of space at many positions, and fails at every call.
     let (mut failures, mut made) = (0, false);
     let limits = (0..4_000).step_by(37).map(|room| (room, u64::MAX)).chain((0..40).map(|calls| (u64::MAX, calls)));
     for (room, calls) in limits {
@@ -100,7 +104,7 @@ fn a_full_disk_leaves_nothing_that_is_believed() {
                 let left: Vec<_> =
                     std::fs::read_dir(&cache).unwrap().flatten().map(|entry| entry.file_name()).collect();
                 assert!(left.iter().all(|name| name.to_string_lossy().ends_with(".lock")), "{left:?}");
-                // With space again, it is as if nothing had been.
+                // With enough space the next attempt succeeds.
                 assert_eq!(build(u64::MAX, u64::MAX).unwrap().0.len(), 951);
             }
         }
@@ -109,30 +113,34 @@ fn a_full_disk_leaves_nothing_that_is_believed() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Tokens are not begun that would not fit, and a share of the disk stays free.
+/// Tokens that would not fit are not started, and a part of the disk stays free.
 #[test]
-fn space_is_estimated_before_it_is_taken() {
+fn required_space_is_estimated_before_writing() {
     let folder = std::env::temp_dir().join(format!("bornite-space-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let text = folder.join("a.txt");
-    // More than is read at a time: the estimate is of what is still to come.
+    // More than is read at once, so that the estimate covers text that is not read yet.
     let threads = std::thread::available_parallelism().unwrap().get();
     let bytes = (4 << 20) * (threads as u64 + 2);
     std::fs::write(&text, "some words to keep. ".repeat(bytes as usize / 20)).unwrap();
-    let files = source::list(&[Source::new(&text)]).unwrap();
+    let files = source::list(&[DataSource::new(&text)]).unwrap();
     let needed = bytes / 20 * 20 * 2;
-    // A twentieth of the disk is left to others.
+    // A twentieth of the disk stays free.
     for (room, fits) in [(needed + 500_000 - 4, false), (needed + 501_000, true)] {
-        let disk = Small { room: Rc::new(Cell::new(room)), calls: Rc::new(Cell::new(u64::MAX)), tells: true };
+        let disk = LimitedDisk {
+            free_bytes: Rc::new(Cell::new(room)),
+            calls: Rc::new(Cell::new(u64::MAX)),
+            reports_space: true,
+        };
         let cache = folder.join("cache");
-        let built = open_or_build_on(&cache, &files, &Tokenizer::bytes(), &Report::new(|_| {}), &disk);
+        let built = open_or_build_on(&cache, &files, &Tokenizer::bytes(), &ProgressFn::new(|_| {}), &disk);
         match built {
-            Ok(_) => assert!(fits && disk.room.get() > 500_000, "{room}"),
+            Ok(_) => assert!(fits && disk.free_bytes.get() > 500_000, "{room}"),
             Err(error) => {
                 let error = error.to_string();
                 assert!(!fits && error.contains("needs about") && error.contains("data.cache"), "{error}");
-                assert_eq!(disk.room.get(), room, "nothing was written");
+                assert_eq!(disk.free_bytes.get(), room, "nothing was written");
             }
         }
     }

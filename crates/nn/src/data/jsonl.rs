@@ -1,4 +1,4 @@
-//! One JSON object a line.
+//! JSON Lines: one JSON object per line.
 
 use std::fmt;
 use std::io::{BufRead, Read};
@@ -8,43 +8,45 @@ use bornite_support::{INPUT_LIMIT_VARIABLE, MOST_LISTED, listed};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::documents::{Sink, not_utf8, pieces};
-use crate::tokenizer::Split;
-use crate::train::size;
+use crate::tokenizer::PreTokenizer;
+use crate::train::format_bytes;
 use crate::{Error, Result};
 
-/// Hands the texts of a field to `sink`. Lines may have a quarter of `limit` bytes: text with escapes is in memory three
-/// times while it is parsed.
+/// Passes the texts of a field to `sink`. A line may have a quarter of `limit` bytes, since text
+/// with escapes is in memory three times while it is parsed.
 pub(super) fn read(
     mut reader: impl BufRead,
     path: &Path,
     field: &str,
-    split: Split,
+    pre_tokenizer: PreTokenizer,
     limit: u64,
     sink: Sink<'_>,
 ) -> Result<()> {
-    let longest = limit / 4;
-    let (mut line, mut number, mut before) = (vec![], 0u64, 0u64);
+    let max_line_bytes = limit / 4;
+    let (mut line, mut number, mut offset) = (vec![], 0u64, 0u64);
     loop {
         line.clear();
-        let bytes = reader.by_ref().take(longest).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+        let bytes =
+            reader.by_ref().take(max_line_bytes).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
         if bytes == 0 {
             return Ok(());
         }
         number += 1;
-        if bytes as u64 == longest {
-            let longest = size(longest.into());
-            let what =
-                format!("line {number} is longer than {longest}, a quarter of {INPUT_LIMIT_VARIABLE}; raise that");
+        if bytes as u64 == max_line_bytes {
+            let limit = format_bytes(max_line_bytes.into());
+            let what = format!(
+                "line {number} is longer than {limit}, a quarter of {INPUT_LIMIT_VARIABLE}; raise that variable"
+            );
             return Err(Error::file(path, what));
         }
         let text = match std::str::from_utf8(&line) {
             Ok(text) => text,
             Err(error) => {
                 let at = error.valid_up_to();
-                return Err(not_utf8(path, before + at as u64, number, line.get(at).copied()));
+                return Err(not_utf8(path, offset + at as u64, number, line.get(at).copied()));
             }
         };
-        before += bytes as u64;
+        offset += bytes as u64;
         if text.trim().is_empty() {
             continue;
         }
@@ -52,8 +54,8 @@ pub(super) fn read(
         let found = Field(field).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
         let found = found.map_err(|error| Error::file(path, format!("line {number} is not a JSON object: {error}")))?;
         match found {
-            Found::Field(Content::Text(text)) => pieces(&text, split, sink)?,
-            // No text is no document.
+            Found::Field(Content::Text(text)) => pieces(&text, pre_tokenizer, sink)?,
+            // Null is not a document.
             Found::Field(Content::Null) => {}
             Found::Field(Content::Other(kind)) => {
                 return Err(Error::file(path, format!("line {number}: the field '{field}' is {kind}, not a string")));
@@ -68,7 +70,8 @@ pub(super) fn read(
     }
 }
 
-/// Value of a field. Only text is kept: a tree of other values would take many times the bytes of the line.
+/// Value of a field. Only text is stored: a tree of other values would take many times the bytes of
+/// the line.
 enum Content {
     Text(String),
     Null,
@@ -126,11 +129,11 @@ impl<'de> Deserialize<'de> for Content {
 
 enum Found {
     Field(Content),
-    /// The fields that are there instead.
+    /// Names of the other fields.
     Names(Vec<String>),
 }
 
-/// Takes one field of an object and skips the others without making anything of them.
+/// Extracts one field of an object and skips the others without building them.
 struct Field<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Field<'_> {

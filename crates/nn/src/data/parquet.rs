@@ -6,16 +6,17 @@ use bornite_parquet::{Error as TableError, Table};
 
 use super::documents::{Sink, pieces};
 use super::source::SourceFile;
-use crate::tokenizer::Split;
+use crate::tokenizer::PreTokenizer;
 use crate::{Error, Result, files};
 
-/// Texts between two reports of the position, each of which asks for a stop.
-const LOOK_ROWS: u64 = 1 << 10;
+/// Texts between two updates of the position and checks for a stop.
+const ROWS_PER_CHECK: u64 = 1 << 10;
 
-/// Hands the texts of a column to `sink`, without missing ones. A few times `limit` bytes are in memory at most.
+/// Passes the texts of a column to `sink`, without nulls. Takes at most a few times `limit` bytes
+/// of memory.
 pub(super) fn read(
     source: &SourceFile,
-    split: Split,
+    pre_tokenizer: PreTokenizer,
     limit: u64,
     stop: &dyn Fn() -> bool,
     position: &Cell<u64>,
@@ -32,15 +33,15 @@ pub(super) fn read(
     let (start, row_count, mut seen, mut row) = (position.get(), texts.row_count().max(1), 0u64, 0u64);
     while let Some(text) = texts.next_text().map_err(wrong)? {
         seen += 1;
-        if seen.is_multiple_of(LOOK_ROWS) || text.len() as u64 > LOOK_ROWS {
+        if seen.is_multiple_of(ROWS_PER_CHECK) || text.len() as u64 > ROWS_PER_CHECK {
             if stop() {
                 return Err(Error::stopped());
             }
-            // In proportion to the rows, with this one: where their bytes are depends on the other columns.
-            let part = u128::from(bytes) * u128::from((row + 1).min(row_count)) / u128::from(row_count);
-            position.set(start + part as u64);
+            // Estimated from the number of rows: the bytes of a row depend on the other columns.
+            let done = u128::from(bytes) * u128::from((row + 1).min(row_count)) / u128::from(row_count);
+            position.set(start + done as u64);
         }
-        pieces(text, split, sink)?;
+        pieces(text, pre_tokenizer, sink)?;
         row = texts.row();
     }
     position.set(start + bytes);

@@ -1,12 +1,12 @@
-//! Text from a model: token by token through a cache of keys and values, chosen by score, chance and seed.
+//! Text generation: autoregressive sampling with a key/value cache.
 //!
-//! `cached.rs` runs the model, `sample.rs` chooses tokens, `stops.rs` watches for the texts that end it, `together.rs` writes
-//! many texts at once.
+//! `cached.rs` runs the model, `sample.rs` samples tokens, `stops.rs` matches stop strings,
+//! `batch.rs` generates many texts at once. Nothing here knows runs or files.
 
+mod batch;
 mod cached;
 mod sample;
 mod stops;
-mod together;
 
 use bornite::var::Arena;
 
@@ -16,79 +16,83 @@ use crate::tokenizer::Tokenizer;
 use crate::train::Precision;
 use crate::{Error, Result};
 
-use cached::Cached;
+pub use batch::{BatchGenerator, Prompt};
+use cached::CachedModel;
 pub use sample::Sampling;
-use stops::Stops;
-pub use together::{Prompt, Together};
+use stops::StopMatcher;
 
-/// Tokens of a prompt that are read at once.
-const PIECE: usize = 64;
+/// Tokens of a prompt that are processed at once.
+const PREFILL_TOKENS: usize = 64;
 
-/// What is to be written.
+/// Options of text generation.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Request {
-    /// How tokens are chosen.
+pub struct GenerationOptions {
+    /// Sampling options.
     pub sampling: Sampling,
-    /// Most tokens to write.
+    /// Maximum number of tokens to generate.
     pub max_tokens: usize,
-    /// Texts that end it; they are not part of what is written.
+    /// Stop strings, which end the text and are not part of it.
     pub stops: Vec<String>,
 }
 
-impl Default for Request {
-    fn default() -> Request {
-        Request { sampling: Sampling::default(), max_tokens: 128, stops: vec![] }
+impl Default for GenerationOptions {
+    fn default() -> GenerationOptions {
+        GenerationOptions { sampling: Sampling::default(), max_tokens: 128, stops: vec![] }
     }
 }
 
-/// Why writing ended.
+/// Reason why generation ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finish {
-    /// The model ended the text.
+pub enum FinishReason {
+    /// The model generated an end-of-text token.
     EndOfText,
-    /// As many tokens as were asked for.
+    /// The maximum number of tokens was reached.
     MaxTokens,
-    /// One of the texts that end it.
+    /// A stop string was generated.
     Stop,
-    /// Whoever reads wants no more.
-    Reader,
+    /// The callback returned false.
+    Cancelled,
 }
 
-impl Finish {
-    /// One word for it.
+impl FinishReason {
+    /// Returns the name used in JSON output.
     pub fn name(self) -> &'static str {
         match self {
-            Finish::EndOfText => "end_of_text",
-            Finish::MaxTokens => "max_tokens",
-            Finish::Stop => "stop",
-            Finish::Reader => "reader",
+            FinishReason::EndOfText => "end_of_text",
+            FinishReason::MaxTokens => "max_tokens",
+            FinishReason::Stop => "stop",
+            FinishReason::Cancelled => "reader",
         }
     }
 }
 
-/// What was written.
+/// A generated text.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Written {
-    /// The text, without the prompt.
+pub struct GeneratedText {
+    /// Text without the prompt.
     pub text: String,
-    /// Its tokens.
+    /// Tokens without the prompt.
     pub tokens: Vec<u32>,
-    /// Tokens of the prompt.
+    /// Number of tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Why it ended.
-    pub finish: Finish,
-    /// How often the context was full, so that the model went on with the more recent half of it.
+    /// Reason why it ended.
+    pub finish: FinishReason,
+    /// Number of times that the context was full and generation continued with its more recent
+    /// half.
     pub context_shifts: usize,
 }
 
-/// The tokens of a prompt. An empty one begins with the token that ends a text, as documents do in training.
+/// Tokenizes a prompt. An empty one becomes the end-of-text token, which precedes documents in
+/// training.
 #[track_caller]
 pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
     located(|| {
         let mut tokens = tokenizer.encode_with_special(prompt);
         if tokens.is_empty() {
             let Some(end) = tokenizer.end_of_text() else {
-                return Err(Error::config("the prompt is empty, and the tokenizer has no token to start with"));
+                return Err(Error::config(
+                    "the prompt is empty, and the tokenizer has no end-of-text token to start with",
+                ));
             };
             tokens.push(end);
         }
@@ -96,97 +100,98 @@ pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
     })
 }
 
-/// A model with memory for one text.
+/// Generates one text at a time with a key/value cache.
 ///
-/// Where a text outgrows that memory, the model goes on with the more recent half of it, read anew from position 0. So every
-/// token depends on at least that many tokens before it, with learned and with rotary positions.
-pub struct Generator(Cached);
+/// When the cache is full, its more recent half is processed again from position 0. So every token
+/// depends on at least that many previous tokens, with learned and with rotary positions.
+pub struct TextGenerator(CachedModel);
 
-impl Generator {
-    /// A generator that runs on the weights of an arena, as they are at each call. It has memory for `length` tokens of a
-    /// text with its prompt, at most the context of the model.
+impl TextGenerator {
+    /// Creates a generator that uses the current weights of an arena. Its cache has room for
+    /// `length` tokens, prompt included, at most the context length of the model.
     #[track_caller]
-    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<Generator> {
-        located(|| Ok(Generator(Cached::new(gpt, weights, precision, 1, length)?)))
+    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<TextGenerator> {
+        located(|| Ok(TextGenerator(CachedModel::new(gpt, weights, precision, 1, length)?)))
     }
 
-    /// How often the model was run so far: once a piece of a prompt and once a token.
+    /// Number of model runs so far: one per 64 prompt tokens and one per generated token.
     pub fn replays(&self) -> usize {
         self.0.replays()
     }
 
-    /// Writes a text that continues a prompt. `emit` is given whole characters as they come, and says whether to go on.
+    /// Generates a continuation of a prompt. `emit` receives complete characters as they are
+    /// generated and returns whether to continue.
     #[track_caller]
-    pub fn write(
+    pub fn generate(
         &self,
         tokenizer: &Tokenizer,
         prompt: &str,
-        request: &Request,
+        options: &GenerationOptions,
         emit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<Written> {
-        located(|| self.write_after(tokenizer, &prompt_tokens(tokenizer, prompt)?, request, emit))
+    ) -> Result<GeneratedText> {
+        located(|| self.generate_from_tokens(tokenizer, &prompt_tokens(tokenizer, prompt)?, options, emit))
     }
 
-    /// As [`Generator::write`], of a prompt in tokens.
+    /// As [`TextGenerator::generate`], with a prompt of tokens.
     #[track_caller]
-    pub fn write_after(
+    pub fn generate_from_tokens(
         &self,
         tokenizer: &Tokenizer,
         prompt: &[u32],
-        request: &Request,
+        options: &GenerationOptions,
         emit: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<Written> {
+    ) -> Result<GeneratedText> {
         located(|| {
-            request.sampling.check()?;
+            options.sampling.check()?;
             self.0.check(prompt)?;
             let (mut all, prompt_tokens) = (prompt.to_vec(), prompt.len());
-            let mut scores = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
+            let mut logits = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
             let (mut cached, mut context_shifts) = (prompt_tokens, 0);
-            let (mut stream, mut stops) = (tokenizer.stream(), Stops::new(&request.stops));
+            let (mut stream, mut stops) = (tokenizer.stream(), StopMatcher::new(&options.stops));
             let mut text = String::new();
-            let mut tell = |new: String| -> bool {
+            let mut emit_text = |new: String| -> bool {
                 text += &new;
                 new.is_empty() || emit(&new)
             };
             let finish = loop {
-                let written = all.len() - prompt_tokens;
-                if written == request.max_tokens {
-                    break Finish::MaxTokens;
+                let generated = all.len() - prompt_tokens;
+                if generated == options.max_tokens {
+                    break FinishReason::MaxTokens;
                 }
-                // Rows that the tokenizer has no text for are never chosen.
-                scores.truncate(tokenizer.vocabulary());
-                let token = request.sampling.choose(&scores, written as u64)?;
-                if Some(token) == tokenizer.end_of_text() || self.0.ends(token) {
-                    break Finish::EndOfText;
+                // The model's vocabulary may be larger than the tokenizer's.
+                logits.truncate(tokenizer.vocabulary());
+                let token = options.sampling.sample(&logits, generated as u64)?;
+                if Some(token) == tokenizer.end_of_text() || self.0.is_end(token) {
+                    break FinishReason::EndOfText;
                 }
                 all.push(token);
                 let (new, stopped) = stops.push(&stream.push(token));
-                if !tell(new) {
-                    break Finish::Reader;
+                if !emit_text(new) {
+                    break FinishReason::Cancelled;
                 }
                 if stopped {
-                    break Finish::Stop;
+                    break FinishReason::Stop;
                 }
-                if all.len() - prompt_tokens == request.max_tokens {
-                    break Finish::MaxTokens;
+                if all.len() - prompt_tokens == options.max_tokens {
+                    break FinishReason::MaxTokens;
                 }
                 if cached == self.0.length {
                     let recent = &all[all.len() - (cached / 2).max(1)..];
-                    scores = self.0.prefill(std::iter::once(recent), recent.len())?;
+                    logits = self.0.prefill(std::iter::once(recent), recent.len())?;
                     (cached, context_shifts) = (recent.len(), context_shifts + 1);
                 } else {
-                    scores = self.0.advance(&[token.into()], cached, 1)?;
+                    logits = self.0.advance(&[token.into()], cached, 1)?;
                     cached += 1;
                 }
             };
-            if !matches!(finish, Finish::Stop | Finish::Reader) {
+            if !matches!(finish, FinishReason::Stop | FinishReason::Cancelled) {
                 let (new, stopped) = stops.push(&stream.finish());
-                tell(new);
+                emit_text(new);
                 if !stopped {
-                    tell(stops.finish());
+                    emit_text(stops.finish());
                 }
             }
-            Ok(Written { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish, context_shifts })
+            Ok(GeneratedText { text, tokens: all.split_off(prompt_tokens), prompt_tokens, finish, context_shifts })
         })
     }
 }

@@ -1,19 +1,20 @@
-//! Which token comes next: the one with the highest score, or one by chance among the likely.
+//! Sampling of the next token from logits.
 
 use crate::error::located;
 use crate::random::mix;
 use crate::{Error, Result};
 
-/// How tokens are chosen.
+/// Sampling options.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sampling {
-    /// What scores are divided by; at 0 the highest score wins.
+    /// Divisor of the logits; 0 selects the most likely token (greedy decoding).
     pub temperature: f64,
-    /// Only so many of the highest scores are considered; 0 for all.
+    /// Samples from the k most likely tokens; 0 for all.
     pub top_k: usize,
-    /// Only the likeliest tokens whose probabilities add up to this are considered; 1 for all.
+    /// Nucleus sampling: samples from the most likely tokens whose probabilities add up to this; 1
+    /// for all.
     pub top_p: f64,
-    /// What fixes the choices.
+    /// Seed.
     pub seed: u64,
 }
 
@@ -24,12 +25,12 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Refuses what cannot be.
+    /// Validates the options.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
         located(|| {
             if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-                return Err(Error::config(format!("the temperature is {}; it must not be negative", self.temperature)));
+                return Err(Error::config(format!("the temperature is {}; it must be 0 or more", self.temperature)));
             }
             if !(self.top_p > 0.0 && self.top_p <= 1.0) {
                 return Err(Error::config(format!("top-p is {}; it must be above 0 and at most 1", self.top_p)));
@@ -38,39 +39,39 @@ impl Sampling {
         })
     }
 
-    /// The token of a place, counted from 0, by its scores.
+    /// Samples the token at `position`, counted from 0, from its logits.
     #[track_caller]
-    pub fn choose(&self, scores: &[f32], place: u64) -> Result<u32> {
+    pub fn sample(&self, logits: &[f32], position: u64) -> Result<u32> {
         located(|| {
-            if scores.is_empty() || scores.iter().any(|score| score.is_nan()) {
-                return Err(Error::config("the model's scores are not numbers; its parameters are not finite"));
+            if logits.is_empty() || logits.iter().any(|logit| logit.is_nan()) {
+                return Err(Error::config("the model's logits contain NaN; its parameters are probably not finite"));
             }
-            let mut order: Vec<u32> = (0..scores.len() as u32).collect();
-            // Of equal scores the smaller token is first: the order is the same everywhere.
-            let by_score = |a: &u32, b: &u32| scores[*b as usize].total_cmp(&scores[*a as usize]).then(a.cmp(b));
+            let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+            // Ties are broken by token id, so that the order is the same on every device.
+            let by_logit = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
             if self.temperature == 0.0 {
-                return Ok(order.into_iter().min_by(by_score).unwrap_or(0));
+                return Ok(order.into_iter().min_by(by_logit).unwrap_or(0));
             }
             if (1..order.len()).contains(&self.top_k) {
-                order.select_nth_unstable_by(self.top_k - 1, by_score);
+                order.select_nth_unstable_by(self.top_k - 1, by_logit);
                 order.truncate(self.top_k);
             }
-            order.sort_unstable_by(by_score);
-            let highest = f64::from(scores[order[0] as usize]);
-            let weight = |token: &u32| ((f64::from(scores[*token as usize]) - highest) / self.temperature).exp();
+            order.sort_unstable_by(by_logit);
+            let highest = f64::from(logits[order[0] as usize]);
+            let weight = |token: &u32| ((f64::from(logits[*token as usize]) - highest) / self.temperature).exp();
             let weights: Vec<f64> = order.iter().map(weight).collect();
             let total: f64 = weights.iter().sum();
-            let mut kept = 0.0;
+            let mut cumulative = 0.0;
             let count = 1 + weights
                 .iter()
                 .take_while(|weight| {
-                    kept += **weight;
-                    kept < self.top_p * total
+                    cumulative += **weight;
+                    cumulative < self.top_p * total
                 })
                 .count();
             let weights = &weights[..count.min(weights.len())];
-            let chance = mix(mix(self.seed) ^ mix(place).rotate_left(32)) >> 11;
-            let mut left = chance as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
+            let random = mix(mix(self.seed) ^ mix(position).rotate_left(32)) >> 11;
+            let mut left = random as f64 / (1u64 << 53) as f64 * weights.iter().sum::<f64>();
             let chosen = weights.iter().position(|weight| {
                 left -= weight;
                 left < 0.0
@@ -86,14 +87,14 @@ mod tests {
 
     fn shares(sampling: Sampling, scores: &[f32]) -> Vec<f64> {
         let mut counts = vec![0.0; scores.len()];
-        for place in 0..20_000 {
-            counts[sampling.choose(scores, place).unwrap() as usize] += 1.0 / 20_000.0;
+        for position in 0..20_000 {
+            counts[sampling.sample(scores, position).unwrap() as usize] += 1.0 / 20_000.0;
         }
         counts
     }
 
     #[test]
-    fn tokens_come_as_often_as_their_probabilities_say() {
+    fn tokens_are_sampled_with_their_probabilities() {
         let scores = [0.4f32, 0.1, 0.3, 0.2].map(f32::ln);
         let all = Sampling { temperature: 1.0, ..Sampling::default() };
         let cases: [(Sampling, [f64; 4]); 5] = [
@@ -111,16 +112,16 @@ mod tests {
     }
 
     #[test]
-    fn choices_follow_from_seed_and_place() {
+    fn samples_depend_on_seed_and_position_only() {
         let scores: Vec<f32> = (0..50).map(|n| (n % 7) as f32).collect();
         let all = |seed: u64| -> Vec<u32> {
             let sampling = Sampling { seed, temperature: 1.0, ..Sampling::default() };
-            (0..40).map(|place| sampling.choose(&scores, place).unwrap()).collect()
+            (0..40).map(|position| sampling.sample(&scores, position).unwrap()).collect()
         };
         assert_eq!(all(1), all(1));
         assert_ne!(all(1), all(2));
-        assert_eq!(Sampling { temperature: 0.0, ..Sampling::default() }.choose(&scores, 0).unwrap(), 6, "the first");
-        assert!(Sampling::default().choose(&[1.0, f32::NAN], 0).is_err());
+        assert_eq!(Sampling { temperature: 0.0, ..Sampling::default() }.sample(&scores, 0).unwrap(), 6, "the first");
+        assert!(Sampling::default().sample(&[1.0, f32::NAN], 0).is_err());
         for wrong in
             [Sampling { temperature: -1.0, ..Sampling::default() }, Sampling { top_p: 0.0, ..Sampling::default() }]
         {

@@ -1,16 +1,16 @@
-//! Texts that end writing. What could be the start of one is held back until it is known not to be.
+//! Stop strings. Text that could be the start of one is held back until it is known not to be.
 
-pub(super) struct Stops<'a> {
+pub(super) struct StopMatcher<'a> {
     stops: &'a [String],
     held: String,
 }
 
-impl<'a> Stops<'a> {
-    pub fn new(stops: &'a [String]) -> Stops<'a> {
-        Stops { stops, held: String::new() }
+impl<'a> StopMatcher<'a> {
+    pub fn new(stops: &'a [String]) -> StopMatcher<'a> {
+        StopMatcher { stops, held: String::new() }
     }
 
-    /// Takes more text. Returns what may be shown, and whether one of the texts was met.
+    /// Appends text. Returns the text that can be shown, and true if a stop string was found.
     pub fn push(&mut self, text: &str) -> (String, bool) {
         self.held += text;
         let stops = || self.stops.iter().filter(|stop| !stop.is_empty());
@@ -19,12 +19,12 @@ impl<'a> Stops<'a> {
             return (std::mem::take(&mut self.held), true);
         }
         let starts = |tail: &str| stops().any(|stop| stop.starts_with(tail));
-        let whole = self.held.char_indices().map(|(at, _)| at).find(|at| starts(&self.held[*at..]));
-        let held = self.held.split_off(whole.unwrap_or(self.held.len()));
+        let start = self.held.char_indices().map(|(at, _)| at).find(|at| starts(&self.held[*at..]));
+        let held = self.held.split_off(start.unwrap_or(self.held.len()));
         (std::mem::replace(&mut self.held, held), false)
     }
 
-    /// What was held back, where no more text comes.
+    /// Returns the text that was held back, at the end.
     pub fn finish(self) -> String {
         self.held
     }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_a_stop_is_shown_and_nothing_else_is_kept_back() {
+    fn stop_strings_are_removed_and_all_other_text_is_shown() {
         let cases = [
             ("one\n\ntwo", &["\n\n"][..], "one", true),
             ("one\ntwo\n", &["\n\n"], "one\ntwo\n", false),
@@ -48,7 +48,7 @@ mod tests {
             let stops: Vec<String> = stops.iter().map(|stop| stop.to_string()).collect();
             for size in 1..=text.chars().count() {
                 let letters: Vec<char> = text.chars().collect();
-                let (mut watch, mut out, mut met) = (Stops::new(&stops), String::new(), false);
+                let (mut watch, mut out, mut met) = (StopMatcher::new(&stops), String::new(), false);
                 for piece in letters.chunks(size) {
                     let (new, stop) = watch.push(&piece.iter().collect::<String>());
                     out += &new;

@@ -1,19 +1,19 @@
-//! Self-attention of a block: over all tokens of a batch, or over a cache of those before.
+//! Causal self-attention of a block, over all tokens of a batch or with a key/value cache.
 
 use bornite::{DType, Tensor, Var, var::Update};
 
 use super::config::{GptConfig, PositionKind, RopeScaling};
 use crate::layers::Linear;
-use crate::parameters::{Context, Init, Scope};
+use crate::parameters::{Context, Init, ParameterScope};
 
-/// Attention of some heads, each over the tokens up to its own.
+/// Multi-head causal self-attention.
 #[derive(Clone, Debug)]
 pub struct Attention {
     qkv: Linear,
     out: Linear,
     heads: usize,
     kv_heads: usize,
-    width: usize,
+    head_width: usize,
     /// Factor of the scores before the softmax.
     scale: f64,
     position: PositionKind,
@@ -21,9 +21,9 @@ pub struct Attention {
     dropout: f64,
 }
 
-/// Keys and values of the tokens so far, of one block: `[batch, heads of keys, context, width of a head]`.
+/// Key/value cache of one block: `[batch, kv_heads, context, head_width]` each.
 #[derive(Clone)]
-pub struct Cache {
+pub struct KvCache {
     /// Keys.
     pub keys: Var,
     /// Values.
@@ -31,44 +31,47 @@ pub struct Cache {
 }
 
 impl Attention {
-    /// Declares the projection to queries, keys and values, and the output projection, of layer `layer`, counted from 0.
-    pub fn new(scope: &mut Scope<'_>, config: &GptConfig, layer: usize, out: Init) -> Attention {
+    /// Declares the projection to queries, keys and values, and the output projection, of layer
+    /// `layer`, counted from 0.
+    pub fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize, out: Init) -> Attention {
         let (head, width, bias) = (config.head_width(), config.width, config.attention_bias());
         let columns = (config.heads + 2 * config.kv_heads) * head;
-        let by_head = if config.scale_by_head { 1.0 / (head as f64).sqrt() } else { 1.0 };
+        let head_scale = if config.scale_attention { 1.0 / (head as f64).sqrt() } else { 1.0 };
         Attention {
             qkv: Linear::new(&mut scope.scope("qkv"), width, columns, Init::Normal(0.02), bias),
             out: Linear::new(&mut scope.scope("out"), config.heads_width(), width, out, bias),
             heads: config.heads,
             kv_heads: config.kv_heads,
-            width: head,
-            scale: if config.scale_by_layer { by_head / (layer + 1) as f64 } else { by_head },
+            head_width: head,
+            scale: if config.scale_attention_by_layer { head_scale / (layer + 1) as f64 } else { head_scale },
             position: config.position,
             rope_scaling: config.rope_scaling,
             dropout: config.dropout,
         }
     }
 
-    /// Queries, keys and values of `[batch, tokens, …]`, each `[batch, heads, tokens, width]`; `places` are the tokens'.
-    fn split(&self, context: &Context, x: &Tensor, places: &Tensor) -> [Tensor; 3] {
+    /// Projects `[batch, tokens, width]` to queries, keys and values of `[batch, heads, tokens,
+    /// head_width]`, with rotary embeddings applied at `positions`.
+    fn project(&self, context: &Context, x: &Tensor, positions: &Tensor) -> [Tensor; 3] {
         let [batch, tokens] = match x.shape() {
             Ok(&[batch, tokens, _]) => [batch, tokens],
             _ => return [(); 3].map(|()| x.clone()),
         };
-        let all = self.qkv.forward(context, x).reshape(&[batch, tokens, self.heads + 2 * self.kv_heads, self.width]);
+        let all =
+            self.qkv.forward(context, x).reshape(&[batch, tokens, self.heads + 2 * self.kv_heads, self.head_width]);
         let mut parts = all.split_sizes(&[self.heads, self.kv_heads, self.kv_heads], 2).into_iter();
         let [q, k, v] = [(); 3].map(|()| parts.next().unwrap_or_else(|| x.clone()).permute(&[0, 2, 1, 3]));
         match self.position {
             PositionKind::Learned => [q, k, v],
             PositionKind::Rope(base) => {
-                let turn = |x: &Tensor| turned(x, places, base, self.rope_scaling.as_ref());
-                [turn(&q), turn(&k), v]
+                let rope = |x: &Tensor| apply_rope(x, positions, base, self.rope_scaling.as_ref());
+                [rope(&q), rope(&k), v]
             }
         }
     }
 
-    /// Each head of keys or values as often as heads of queries share it.
-    fn shared(&self, x: &Tensor) -> Tensor {
+    /// Repeats each key/value head for the query heads that share it.
+    fn repeat_kv(&self, x: &Tensor) -> Tensor {
         let group = self.heads / self.kv_heads;
         match x.shape() {
             Ok(&[batch, heads, tokens, width]) if group > 1 => {
@@ -79,57 +82,59 @@ impl Attention {
         }
     }
 
-    /// What comes of heads, as rows again.
-    fn merged(&self, context: &Context, heads: &Tensor) -> Tensor {
+    /// Concatenates the heads and applies the output projection.
+    fn output(&self, context: &Context, heads: &Tensor) -> Tensor {
         let Ok(&[batch, _, tokens, _]) = heads.shape() else { return heads.clone() };
-        let rows = heads.permute(&[0, 2, 1, 3]).reshape(&[batch, tokens, self.heads * self.width]);
+        let rows = heads.permute(&[0, 2, 1, 3]).reshape(&[batch, tokens, self.heads * self.head_width]);
         context.dropout(&self.out.forward(context, &rows), self.dropout)
     }
 
-    /// Over all tokens of a batch.
-    pub fn forward(&self, context: &Context, x: &Tensor, places: &Tensor) -> Tensor {
-        let [q, k, v] = self.split(context, x, places);
-        let seen = Tensor::attention(&q, &self.shared(&k), &self.shared(&v), Some(self.scale), true, None);
-        self.merged(context, &seen)
+    /// Attends over all tokens of a batch; `positions` are those of the tokens.
+    pub fn forward(&self, context: &Context, x: &Tensor, positions: &Tensor) -> Tensor {
+        let [q, k, v] = self.project(context, x, positions);
+        let attended = Tensor::attention(&q, &self.repeat_kv(&k), &self.repeat_kv(&v), Some(self.scale), true, None);
+        self.output(context, &attended)
     }
 
-    /// Over the tokens of a cache and these, which come at `position` (an i64 without axes) and after; also what the
-    /// cache is then.
+    /// Attends over the cached tokens and the tokens of `x`, the first of which is at `position`,
+    /// an i64 scalar. Also returns the updates of the cache.
     pub fn forward_cached(
         &self,
         context: &Context,
         x: &Tensor,
         position: &Tensor,
-        cache: &Cache,
+        cache: &KvCache,
     ) -> (Tensor, Vec<Update>) {
         let (Ok(&[_, tokens, _]), Ok(device)) = (x.shape(), x.device()) else { return (x.clone(), vec![]) };
-        let within = Tensor::arange(tokens, DType::I64, device);
-        let [q, k, v] = self.split(context, x, &(&within + position));
-        let (keys, values) = (written(&cache.keys.get(), &k, position), written(&cache.values.get(), &v, position));
-        // A token sees itself and what is before.
+        let offsets = Tensor::arange(tokens, DType::I64, device);
+        let [q, k, v] = self.project(context, x, &(&offsets + position));
+        let (keys, values) =
+            (write_rows(&cache.keys.get(), &k, position), write_rows(&cache.values.get(), &v, position));
+        // Causal mask.
         let bound = keys.shape().map_or(0, |shape| shape[2]);
-        let places = Tensor::arange(bound, DType::I64, device).reshape(&[1, bound]);
-        let mask = places.le((&within + position).reshape(&[tokens, 1]));
-        let (k, v) = (self.shared(&keys), self.shared(&values));
-        let seen = Tensor::attention(&q, &k, &v, Some(self.scale), false, Some(&mask));
-        (self.merged(context, &seen), vec![cache.keys.set(keys), cache.values.set(values)])
+        let cached = Tensor::arange(bound, DType::I64, device).reshape(&[1, bound]);
+        let mask = cached.le((&offsets + position).reshape(&[tokens, 1]));
+        let (k, v) = (self.repeat_kv(&keys), self.repeat_kv(&values));
+        let attended = Tensor::attention(&q, &k, &v, Some(self.scale), false, Some(&mask));
+        (self.output(context, &attended), vec![cache.keys.set(keys), cache.values.set(values)])
     }
 }
 
-/// A cache with new rows at a position and after; those that would be past its end are left out.
-fn written(cache: &Tensor, new: &Tensor, position: &Tensor) -> Tensor {
+/// Returns the cache with `new` rows written at `position`; rows past its end are dropped.
+fn write_rows(cache: &Tensor, new: &Tensor, position: &Tensor) -> Tensor {
     let (Ok(&[_, _, bound, _]), Ok(&[_, _, tokens, _]), Ok(device)) = (cache.shape(), new.shape(), cache.device())
     else {
         return cache.clone();
     };
-    let places = Tensor::arange(bound, DType::I64, device) - position;
-    let inside = places.ge(0).and(places.lt(tokens as i64)).reshape(&[1, 1, bound, 1]);
-    let row = if tokens == 1 { new.clone() } else { new.index_select(2, &places.clamp(0i64, tokens as i64 - 1)) };
+    let offsets = Tensor::arange(bound, DType::I64, device) - position;
+    let inside = offsets.ge(0).and(offsets.lt(tokens as i64)).reshape(&[1, 1, bound, 1]);
+    let row = if tokens == 1 { new.clone() } else { new.index_select(2, &offsets.clamp(0i64, tokens as i64 - 1)) };
     inside.select(&row, cache)
 }
 
-/// Pairs of numbers (i, i + half) turned by angles place · base^(-2 i / width), with frequencies scaled if asked to.
-fn turned(x: &Tensor, places: &Tensor, base: f64, scaling: Option<&RopeScaling>) -> Tensor {
+/// Rotary embedding: rotates the pairs (i, i + width / 2) by position · base^(-2 i / width), with
+/// optional frequency scaling.
+fn apply_rope(x: &Tensor, positions: &Tensor, base: f64, scaling: Option<&RopeScaling>) -> Tensor {
     let (Ok(&[.., tokens, width]), Ok(dtype), Ok(device)) = (x.shape(), x.dtype(), x.device()) else {
         return x.clone();
     };
@@ -140,9 +145,9 @@ fn turned(x: &Tensor, places: &Tensor, base: f64, scaling: Option<&RopeScaling>)
         let scales: Vec<f32> = (0..half).map(|n| scaling.scale((n as f64 * step).exp()) as f32).collect();
         frequencies *= Tensor::from_slice(&scales, &[half], device);
     }
-    let angles = places.cast(DType::F32).reshape(&[tokens, 1]) * frequencies.reshape(&[1, half]);
+    let angles = positions.cast(DType::F32).reshape(&[tokens, 1]) * frequencies.reshape(&[1, half]);
     let (sin, cos) = (angles.sin(), angles.cos());
-    let wide = x.cast(DType::F32);
-    let (a, b) = (wide.slice(-1, 0..half as isize), wide.slice(-1, half as isize..));
+    let x = x.cast(DType::F32);
+    let (a, b) = (x.slice(-1, 0..half as isize), x.slice(-1, half as isize..));
     Tensor::concat(&[&(&a * &cos - &b * &sin), &(&b * &cos + &a * &sin)], -1).cast(dtype)
 }

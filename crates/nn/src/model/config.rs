@@ -1,44 +1,44 @@
-//! What a GPT is made of.
+//! Architecture of a GPT.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::located;
 use crate::{Error, Result};
 
-/// How rows are normed.
+/// Kind of normalization.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NormKind {
-    /// Layer norm, as GPT-2.
+    /// LayerNorm, as in GPT-2.
     Layer,
-    /// Root mean square, as Llama.
+    /// RMSNorm, as in Llama.
     Rms,
 }
 
-/// How a token knows its place.
+/// Position encoding.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PositionKind {
-    /// A learned row a place, as GPT-2.
+    /// Learned position embeddings, as in GPT-2.
     Learned,
-    /// Queries and keys turned by angles, as Llama; the number is the base of the angles.
+    /// Rotary embeddings (RoPE) with this base, as in Llama.
     Rope(f64),
 }
 
-/// What follows attention in a block.
+/// Kind of MLP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MlpKind {
-    /// GELU between two layers, as GPT-2: the tanh approximation.
+    /// Two layers with GELU (tanh approximation), as in GPT-2.
     Gelu,
-    /// GELU between two layers, by the error function.
+    /// Two layers with exact GELU.
     GeluErf,
-    /// A gate of SiLU beside the first layer, as Llama.
+    /// SwiGLU, as in Llama.
     Swiglu,
 }
 
-/// Frequency scaling of rotary embeddings, as in Llama 3: high frequencies are unchanged, low ones are divided by `factor`,
-/// and those between are interpolated.
+/// Frequency scaling of rotary embeddings, as in Llama 3: high frequencies are unchanged, low ones
+/// are divided by `factor`, and those between are interpolated.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RopeScaling {
@@ -53,7 +53,7 @@ pub struct RopeScaling {
 }
 
 impl RopeScaling {
-    /// Factor of the frequency `frequency`, in radians per token.
+    /// Returns the factor of `frequency`, in radians per token.
     pub fn scale(&self, frequency: f64) -> f64 {
         let periods = self.original_context as f64 * frequency / std::f64::consts::TAU;
         let high = (periods - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor);
@@ -75,65 +75,67 @@ impl RopeScaling {
     }
 }
 
-/// Largest number of layers. Every layer takes some kilobytes before its weights do.
+/// Maximum number of layers: each takes a few kilobytes even before its weights are allocated.
 const MAX_LAYERS: usize = 10_000;
 
-/// What a GPT is made of.
+/// Architecture of a GPT. Aliases are the names of earlier releases.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GptConfig {
-    /// Tokens there are.
+    /// Vocabulary size.
     pub vocabulary: usize,
-    /// Most tokens that are looked at.
+    /// Context length in tokens.
     pub context: usize,
-    /// Blocks.
+    /// Number of transformer blocks.
     pub layers: usize,
-    /// Heads of attention.
+    /// Number of attention heads.
     pub heads: usize,
-    /// Heads of keys and values; fewer than `heads` is grouped-query attention.
+    /// Number of key/value heads; fewer than `heads` is grouped-query attention.
     pub kv_heads: usize,
-    /// Numbers a token.
+    /// Embedding size.
     pub width: usize,
-    /// Numbers in the middle of an MLP.
-    pub hidden: usize,
-    /// Norms.
+    /// Hidden size of the MLP.
+    #[serde(alias = "hidden")]
+    pub mlp_hidden: usize,
+    /// Normalization.
     pub norm: NormKind,
-    /// Places.
+    /// Position encoding.
     pub position: PositionKind,
-    /// MLPs.
+    /// MLP.
     pub mlp: MlpKind,
-    /// Whether linear layers have biases.
+    /// Adds biases to linear layers.
     pub bias: bool,
-    /// Whether the head is the table of tokens.
-    pub tied: bool,
-    /// Probability that a number is dropped in training.
+    /// Shares the token embedding with the output head.
+    #[serde(alias = "tied")]
+    pub tied_embeddings: bool,
+    /// Dropout probability.
     pub dropout: f64,
-    /// What keeps norms finite.
+    /// Epsilon of the norms.
     pub eps: f64,
-    /// Width of a head; `None` for `width / heads`.
+    /// Size of an attention head; `None` for `width / heads`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_width: Option<usize>,
-    /// Whether the projections of attention have biases; `None` for `bias`.
+    /// Adds biases to the projections of attention; `None` for `bias`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_bias: Option<bool>,
-    /// Whether attention scores are divided by the square root of the head width.
-    #[serde(default = "yes")]
-    pub scale_by_head: bool,
-    /// Whether attention scores of layer n, counted from 1, are divided by n.
-    #[serde(default)]
-    pub scale_by_layer: bool,
+    /// Divides attention scores by the square root of the head size.
+    #[serde(default = "default_true", alias = "scale_by_head")]
+    pub scale_attention: bool,
+    /// Divides the attention scores of layer n, counted from 1, by n.
+    #[serde(default, alias = "scale_by_layer")]
+    pub scale_attention_by_layer: bool,
     /// Frequency scaling of rotary embeddings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rope_scaling: Option<RopeScaling>,
-    /// Token that begins a text in other libraries.
+    /// Begin-of-text token of an imported model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bos: Option<u32>,
-    /// Tokens that end a text, beside the tokenizer's own.
+    /// End-of-text tokens, in addition to the tokenizer's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub eos: Vec<u32>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -149,7 +151,7 @@ const SIZES: [(&str, [usize; 4]); 7] = [
 ];
 
 impl GptConfig {
-    /// A GPT-2 of these sizes.
+    /// Returns a GPT-2 of these sizes.
     pub fn gpt2(vocabulary: usize, context: usize, layers: usize, heads: usize, width: usize) -> GptConfig {
         GptConfig {
             vocabulary,
@@ -158,72 +160,74 @@ impl GptConfig {
             heads,
             kv_heads: heads,
             width,
-            hidden: width.saturating_mul(4),
+            mlp_hidden: width.saturating_mul(4),
             norm: NormKind::Layer,
             position: PositionKind::Learned,
             mlp: MlpKind::Gelu,
             bias: true,
-            tied: true,
+            tied_embeddings: true,
             dropout: 0.0,
             eps: 1e-5,
             head_width: None,
             attention_bias: None,
-            scale_by_head: true,
-            scale_by_layer: false,
+            scale_attention: true,
+            scale_attention_by_layer: false,
             rope_scaling: None,
             bos: None,
             eos: vec![],
         }
     }
 
-    /// A Llama of these sizes, with half as many heads of keys as of queries where that divides.
+    /// Returns a Llama of these sizes, with half as many key/value heads as heads if the number of
+    /// heads is even.
     pub fn llama(vocabulary: usize, context: usize, layers: usize, heads: usize, width: usize) -> GptConfig {
         GptConfig {
             kv_heads: if heads.is_multiple_of(2) { heads / 2 } else { heads },
-            hidden: (width.saturating_mul(8) / 3).next_multiple_of(32),
+            mlp_hidden: (width.saturating_mul(8) / 3).next_multiple_of(32),
             norm: NormKind::Rms,
             position: PositionKind::Rope(10_000.0),
             mlp: MlpKind::Swiglu,
             bias: false,
-            tied: false,
+            tied_embeddings: false,
             ..GptConfig::gpt2(vocabulary, context, layers, heads, width)
         }
     }
 
-    /// The model of a name: `tiny`, `small`, `medium`, `gpt2-124m` and so on, or with `llama-` in front of the first three.
+    /// Returns a named model: `tiny`, `small`, `medium`, `gpt2-124m` and so on; the first three
+    /// also with the prefix `llama-`.
     #[track_caller]
     pub fn named(name: &str, vocabulary: usize) -> Result<GptConfig> {
         located(|| {
-            let (of, size) = match name.strip_prefix("llama-") {
+            let (build, size) = match name.strip_prefix("llama-") {
                 Some(size) => (GptConfig::llama as fn(usize, usize, usize, usize, usize) -> GptConfig, size),
                 None => (GptConfig::gpt2 as fn(usize, usize, usize, usize, usize) -> GptConfig, name),
             };
             match SIZES.iter().find(|(known, _)| *known == size) {
-                Some((_, [layers, heads, width, context])) => Ok(of(vocabulary, *context, *layers, *heads, *width)),
+                Some((_, [layers, heads, width, context])) => Ok(build(vocabulary, *context, *layers, *heads, *width)),
                 None => {
                     let names: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
-                    Err(Error::config(format!("there is no model '{name}'; there are {}", names.join(", "))))
+                    Err(Error::config(format!("there is no model '{name}'; available are {}", names.join(", "))))
                 }
             }
         })
     }
 
-    /// Width of a head.
+    /// Returns the size of an attention head.
     pub fn head_width(&self) -> usize {
         self.head_width.unwrap_or(self.width / self.heads.max(1))
     }
 
-    /// Width of all heads of queries together.
+    /// Returns the total size of all query heads.
     pub fn heads_width(&self) -> usize {
         self.heads.saturating_mul(self.head_width())
     }
 
-    /// Whether the projections of attention have biases.
+    /// Returns true if the projections of attention have biases.
     pub fn attention_bias(&self) -> bool {
         self.attention_bias.unwrap_or(self.bias)
     }
 
-    /// Refuses what cannot be.
+    /// Validates the sizes.
     #[track_caller]
     pub fn check(&self) -> Result<()> {
         located(|| {
@@ -234,33 +238,33 @@ impl GptConfig {
                 ("heads", self.heads),
                 ("kv_heads", self.kv_heads),
                 ("width", self.width),
-                ("hidden", self.hidden),
+                ("mlp_hidden", self.mlp_hidden),
                 ("head_width", self.head_width.unwrap_or(1)),
             ];
-            let refuse = |what: String| Err(Error::config(what));
+            let invalid = |message: String| Err(Error::config(message));
             for (name, size) in sizes {
                 if size == 0 || size > i32::MAX as usize {
-                    return refuse(format!("model.{name} is {size}; it must be from 1 to {}", i32::MAX));
+                    return invalid(format!("model.{name} is {size}; it must be from 1 to {}", i32::MAX));
                 }
             }
             if self.layers > MAX_LAYERS {
-                return refuse(format!("model.layers is {}; at most {MAX_LAYERS} are supported", self.layers));
+                return invalid(format!("model.layers is {}; at most {MAX_LAYERS} are supported", self.layers));
             }
             if self.head_width.is_none() && !self.width.is_multiple_of(self.heads) {
-                return refuse(format!("model.width {} is not a multiple of model.heads {}", self.width, self.heads));
+                return invalid(format!("model.width {} is not a multiple of model.heads {}", self.width, self.heads));
             }
             if !self.heads.is_multiple_of(self.kv_heads) {
-                return refuse(format!(
+                return invalid(format!(
                     "model.heads {} is not a multiple of model.kv_heads {}",
                     self.heads, self.kv_heads
                 ));
             }
             if let PositionKind::Rope(base) = self.position {
                 if !(base > 1.0 && base.is_finite()) {
-                    return refuse(format!("the base of the angles is {base}; it must be above 1"));
+                    return invalid(format!("model.rope_base is {base}; it must be above 1"));
                 }
                 if !self.head_width().is_multiple_of(2) {
-                    return refuse(format!(
+                    return invalid(format!(
                         "model.head_width is {}; rotary embeddings need an even width",
                         self.head_width()
                     ));
@@ -268,15 +272,15 @@ impl GptConfig {
             }
             if let Some(scaling) = &self.rope_scaling {
                 if !matches!(self.position, PositionKind::Rope(_)) {
-                    return refuse("RoPE scaling needs model.position=rope".into());
+                    return invalid("RoPE scaling needs model.position=rope".into());
                 }
                 scaling.check()?;
             }
             if !(0.0..1.0).contains(&self.dropout) {
-                return refuse(format!("model.dropout is {}; it must be from 0 to below 1", self.dropout));
+                return invalid(format!("model.dropout is {}; it must be from 0 to below 1", self.dropout));
             }
             if !(self.eps > 0.0 && self.eps.is_finite()) {
-                return refuse(format!("model.eps is {}; it must be above 0", self.eps));
+                return invalid(format!("model.eps is {}; it must be above 0", self.eps));
             }
             Ok(())
         })

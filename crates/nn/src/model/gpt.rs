@@ -1,17 +1,17 @@
-//! GPT-2 and Llama from the same blocks.
+//! GPT-2 and Llama models, built from the same transformer block.
 
 use std::ops::Range;
 
 use bornite::{DType, Device, Tensor, Var, var::Update};
 
-use super::attention::{Attention, Cache};
+use super::attention::{Attention, KvCache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use crate::Result;
 use crate::error::located;
 use crate::layers::{Embedding, Linear, Norm};
-use crate::parameters::{Context, Declarations, Init, Scope};
+use crate::parameters::{Context, Init, ParameterList, ParameterScope};
 
-/// Two layers with an activation between.
+/// MLP of a block.
 #[derive(Clone, Debug)]
 pub struct Mlp {
     up: Linear,
@@ -22,19 +22,19 @@ pub struct Mlp {
 }
 
 impl Mlp {
-    fn new(scope: &mut Scope<'_>, config: &GptConfig, out: Init) -> Mlp {
-        let GptConfig { width, hidden, bias, .. } = *config;
-        let up = |scope: &mut Scope<'_>| Linear::new(scope, width, hidden, Init::Normal(0.02), bias);
+    fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, out: Init) -> Mlp {
+        let GptConfig { width, mlp_hidden, bias, .. } = *config;
+        let up = |scope: &mut ParameterScope<'_>| Linear::new(scope, width, mlp_hidden, Init::Normal(0.02), bias);
         Mlp {
             up: up(&mut scope.scope("up")),
             gate: (config.mlp == MlpKind::Swiglu).then(|| up(&mut scope.scope("gate"))),
-            down: Linear::new(&mut scope.scope("down"), hidden, width, out, bias),
+            down: Linear::new(&mut scope.scope("down"), mlp_hidden, width, out, bias),
             kind: config.mlp,
             dropout: config.dropout,
         }
     }
 
-    /// The layer's outputs for rows of inputs.
+    /// Applies the MLP to the last axis of `x`.
     pub fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
         let up = self.up.forward(context, x);
         let hidden = match &self.gate {
@@ -46,47 +46,48 @@ impl Mlp {
     }
 }
 
-/// Attention and MLP, each behind a norm and added to what came in.
+/// Pre-norm transformer block: attention and MLP, each with a residual connection.
 #[derive(Clone, Debug)]
-pub struct Block {
-    before_attention: Norm,
+pub struct TransformerBlock {
+    attention_norm: Norm,
     attention: Attention,
-    before_mlp: Norm,
+    mlp_norm: Norm,
     mlp: Mlp,
-    /// The numbers of its parameters.
+    /// Indices of its parameters.
     parameters: Range<usize>,
 }
 
-impl Block {
-    fn new(scope: &mut Scope<'_>, config: &GptConfig, layer: usize) -> Block {
-        // The sum over all blocks keeps its size.
+impl TransformerBlock {
+    fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize) -> TransformerBlock {
+        // As in GPT-2: keeps the variance of the residual stream independent of the number of
+        // blocks.
         let out = Init::Normal(0.02 / (2.0 * config.layers as f64).sqrt());
         let first = scope.count();
-        let before_attention = norm(&mut scope.scope("norm1"), config);
+        let attention_norm = norm(&mut scope.scope("norm1"), config);
         let attention = Attention::new(&mut scope.scope("attention"), config, layer, out);
-        let before_mlp = norm(&mut scope.scope("norm2"), config);
+        let mlp_norm = norm(&mut scope.scope("norm2"), config);
         let mlp = Mlp::new(&mut scope.scope("mlp"), config, out);
-        Block { before_attention, attention, before_mlp, mlp, parameters: first..scope.count() }
+        TransformerBlock { attention_norm, attention, mlp_norm, mlp, parameters: first..scope.count() }
     }
 
-    fn forward(&self, context: &Context, x: &Tensor, places: &Tensor) -> Tensor {
-        let x = x + self.attention.forward(context, &self.before_attention.forward(context, x), places);
-        self.after(context, &x)
+    fn forward(&self, context: &Context, x: &Tensor, positions: &Tensor) -> Tensor {
+        let x = x + self.attention.forward(context, &self.attention_norm.forward(context, x), positions);
+        self.forward_mlp(context, &x)
     }
 
-    fn after(&self, context: &Context, x: &Tensor) -> Tensor {
-        x + self.mlp.forward(context, &self.before_mlp.forward(context, x))
+    fn forward_mlp(&self, context: &Context, x: &Tensor) -> Tensor {
+        x + self.mlp.forward(context, &self.mlp_norm.forward(context, x))
     }
 }
 
-fn norm(scope: &mut Scope<'_>, config: &GptConfig) -> Norm {
+fn norm(scope: &mut ParameterScope<'_>, config: &GptConfig) -> Norm {
     match config.norm {
         NormKind::Layer => Norm::layer(scope, config.width, config.eps),
         NormKind::Rms => Norm::rms(scope, config.width, config.eps),
     }
 }
 
-/// A GPT: what it is made of and where its parameters are.
+/// A GPT: architecture and parameter ids. The values are in a [`Context`].
 ///
 /// ```
 /// use bornite::{DType, Device, Tensor};
@@ -103,157 +104,173 @@ fn norm(scope: &mut Scope<'_>, config: &GptConfig) -> Norm {
 #[derive(Clone, Debug)]
 pub struct Gpt {
     config: GptConfig,
-    declared: Declarations,
-    tokens: Embedding,
-    places: Option<Embedding>,
-    blocks: Vec<Block>,
-    last: Norm,
+    parameters: ParameterList,
+    token_embedding: Embedding,
+    position_embedding: Option<Embedding>,
+    blocks: Vec<TransformerBlock>,
+    final_norm: Norm,
     head: Option<Linear>,
-    recomputes: bool,
-    spares: bool,
+    activation_checkpointing: bool,
+    ignore_negative_targets: bool,
 }
 
 impl Gpt {
-    /// Declares all parameters.
+    /// Declares the parameters of a model.
     #[track_caller]
     pub fn new(config: GptConfig) -> Result<Gpt> {
         located(|| {
             config.check()?;
-            let mut declared = Declarations::new();
-            let mut root = declared.scope("");
+            let mut parameters = ParameterList::new();
+            let mut root = parameters.scope("");
             let GptConfig { vocabulary, context, layers, width, .. } = config;
-            let tokens = Embedding::new(&mut root.scope("tokens"), vocabulary, width, Init::Normal(0.02));
-            let places = matches!(config.position, PositionKind::Learned)
-                .then(|| Embedding::new(&mut root.scope("places"), context, width, Init::Normal(0.02)));
-            let mut stack = root.scope("blocks");
-            let blocks = (0..layers).map(|n| Block::new(&mut stack.scope(n), &config, n)).collect();
-            let last = norm(&mut root.scope("norm"), &config);
-            let head = (!config.tied)
+            let token_embedding =
+                Embedding::new(&mut root.scope("token_embedding"), vocabulary, width, Init::Normal(0.02));
+            let position_embedding = matches!(config.position, PositionKind::Learned)
+                .then(|| Embedding::new(&mut root.scope("position_embedding"), context, width, Init::Normal(0.02)));
+            let mut scope = root.scope("blocks");
+            let blocks = (0..layers).map(|n| TransformerBlock::new(&mut scope.scope(n), &config, n)).collect();
+            let final_norm = norm(&mut root.scope("norm"), &config);
+            let head = (!config.tied_embeddings)
                 .then(|| Linear::new(&mut root.scope("head"), width, vocabulary, Init::Normal(0.02), false));
-            Ok(Gpt { config, declared, tokens, places, blocks, last, head, recomputes: false, spares: false })
+            Ok(Gpt {
+                config,
+                parameters,
+                token_embedding,
+                position_embedding,
+                blocks,
+                final_norm,
+                head,
+                activation_checkpointing: false,
+                ignore_negative_targets: false,
+            })
         })
     }
 
-    /// The same model, whose gradient computes each block again instead of keeping what happened in it: about a third
-    /// more time, and memory for one block instead of all.
-    pub fn recomputing(self, recomputes: bool) -> Gpt {
-        Gpt { recomputes, ..self }
+    /// Enables activation checkpointing: the backward pass recomputes each block instead of storing
+    /// its activations. About a third more time, and memory for the activations of one block
+    /// instead of all.
+    pub fn activation_checkpointing(self, activation_checkpointing: bool) -> Gpt {
+        Gpt { activation_checkpointing, ..self }
     }
 
-    /// The same model, whose loss leaves out targets below 0: what it is given and need not learn to write, such as
-    /// questions and what fills a row.
-    pub fn sparing(self, spares: bool) -> Gpt {
-        Gpt { spares, ..self }
+    /// Excludes targets below 0 from the loss (`ignore_index`), such as prompts and padding.
+    pub fn ignore_negative_targets(self, ignore_negative_targets: bool) -> Gpt {
+        Gpt { ignore_negative_targets, ..self }
     }
 
-    /// What it is made of.
+    /// Returns the architecture.
     pub fn config(&self) -> &GptConfig {
         &self.config
     }
 
-    /// Its parameters.
-    pub fn parameters(&self) -> &Declarations {
-        &self.declared
+    /// Returns the parameters.
+    pub fn parameters(&self) -> &ParameterList {
+        &self.parameters
     }
 
-    /// Rows for tokens at places.
-    fn embedded(&self, context: &Context, tokens: &Tensor, places: &Tensor) -> Tensor {
-        let rows = self.tokens.forward(context, tokens);
-        let rows = match &self.places {
-            Some(table) => rows + table.forward(context, places),
+    /// Embeds tokens at positions.
+    fn embed(&self, context: &Context, tokens: &Tensor, positions: &Tensor) -> Tensor {
+        let rows = self.token_embedding.forward(context, tokens);
+        let rows = match &self.position_embedding {
+            Some(table) => rows + table.forward(context, positions),
             None => rows,
         };
         context.dropout(&rows, self.config.dropout)
     }
 
-    /// What the last norm gives for `[batch, tokens]` of tokens.
-    fn hidden(&self, context: &Context, tokens: &Tensor) -> Tensor {
+    /// Returns the output of the final norm for `[batch, tokens]`.
+    fn hidden_states(&self, context: &Context, tokens: &Tensor) -> Tensor {
         let (Ok(&[_, count]), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
-        let places = Tensor::arange(count, DType::I64, device);
-        // The first places of the table are a view of it, which has a simpler gradient than rows by number.
-        let mut x = match &self.places {
+        let positions = Tensor::arange(count, DType::I64, device);
+        // The first rows of the position table are a slice, whose gradient is simpler than that of
+        // a gather.
+        let mut x = match &self.position_embedding {
             Some(table) => {
-                let rows = self.tokens.forward(context, tokens) + table.table(context).slice(0, 0..count as isize);
+                let rows =
+                    self.token_embedding.forward(context, tokens) + table.table(context).slice(0, 0..count as isize);
                 context.dropout(&rows, self.config.dropout)
             }
-            None => self.embedded(context, tokens, &places),
+            None => self.embed(context, tokens, &positions),
         };
         for block in &self.blocks {
-            x = if self.recomputes {
-                let (block, places) = (block.clone(), places.clone());
-                context.recomputed(&x, block.parameters.clone(), move |context, x| block.forward(context, x, &places))
+            x = if self.activation_checkpointing {
+                let (block, positions) = (block.clone(), positions.clone());
+                context
+                    .checkpoint(&x, block.parameters.clone(), move |context, x| block.forward(context, x, &positions))
             } else {
-                block.forward(context, &x, &places)
+                block.forward(context, &x, &positions)
             };
         }
-        self.last.forward(context, &x)
+        self.final_norm.forward(context, &x)
     }
 
-    fn scores(&self, context: &Context, hidden: &Tensor) -> Tensor {
+    fn project_to_logits(&self, context: &Context, hidden: &Tensor) -> Tensor {
         match &self.head {
             Some(head) => head.forward(context, hidden),
-            None => hidden.linear(self.tokens.table(context), None),
+            None => hidden.linear(self.token_embedding.table(context), None),
         }
     }
 
-    /// Scores of all next tokens after each of `[batch, tokens]`.
+    /// Returns the logits of the next token after each of `[batch, tokens]`.
     #[track_caller]
     pub fn logits(&self, context: &Context, tokens: &Tensor) -> Tensor {
-        self.scores(context, &self.hidden(context, tokens))
+        self.project_to_logits(context, &self.hidden_states(context, tokens))
     }
 
-    /// The mean cross-entropy of the next tokens, `targets`, in f32.
+    /// Returns the mean cross-entropy of the next tokens, `targets`, in f32.
     #[track_caller]
     pub fn loss(&self, context: &Context, tokens: &Tensor, targets: &Tensor) -> Tensor {
         let (Ok(&[batch, count]), vocabulary) = (tokens.shape(), self.config.vocabulary) else { return tokens.clone() };
         let logits = self.logits(context, tokens).reshape(&[batch * count, vocabulary]);
         let targets = targets.reshape(&[batch * count]);
-        if !self.spares {
+        if !self.ignore_negative_targets {
             return logits.cross_entropy(&targets);
         }
-        let learned = targets.ge(0).cast(DType::F32);
+        let included = targets.ge(0).cast(DType::F32);
         let classes = targets.clamp(0i64, vocabulary as i64 - 1).unsqueeze(-1);
         let rows = logits.cast(DType::F32).log_softmax(-1).gather(-1, &classes).reshape(&[batch * count]);
-        // A batch of nothing but such targets has the loss 0.
-        -(rows * &learned).sum(..) / (learned.sum(..) + 1e-6)
+        // The loss of a batch without included targets is 0.
+        -(rows * &included).sum(..) / (included.sum(..) + 1e-6)
     }
 
-    /// Empty caches for `batch` texts of up to `length` tokens.
+    /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length`
+    /// tokens.
     #[track_caller]
-    pub fn caches(&self, batch: usize, length: usize, dtype: DType, device: Device) -> Result<Vec<Cache>> {
+    pub fn kv_caches(&self, batch: usize, length: usize, dtype: DType, device: Device) -> Result<Vec<KvCache>> {
         located(|| {
             let shape = [batch, self.config.kv_heads, length, self.config.head_width()];
             let empty = || Var::new(&Tensor::zeros(&shape, dtype, device));
-            (0..self.config.layers).map(|_| Ok(Cache { keys: empty()?, values: empty()? })).collect()
+            (0..self.config.layers).map(|_| Ok(KvCache { keys: empty()?, values: empty()? })).collect()
         })
     }
 
-    /// Scores of the next token after the last of `[batch, tokens]` more tokens, which come at `position`; of these
-    /// tokens only the first `count` (an i64 without axes) are meant. With the caches' new values.
+    /// Decoding step with key/value caches: appends `[batch, tokens]` at `position`, of which the
+    /// first `count` per row are not padding (both i64 scalars). Returns the logits of the token
+    /// after the last of these, and the updates of the caches.
     pub fn advance(
         &self,
         context: &Context,
         tokens: &Tensor,
         position: &Tensor,
         count: &Tensor,
-        caches: &[Cache],
+        caches: &[KvCache],
     ) -> (Tensor, Vec<Update>) {
         let (Ok(&[batch, more]), Ok(device)) = (tokens.shape(), tokens.device()) else {
             return (tokens.clone(), vec![]);
         };
-        let places = Tensor::arange(more, DType::I64, device) + position;
-        // Places past the table belong to tokens that are not meant.
-        let places = places.clamp(0i64, self.config.context as i64 - 1);
-        let mut x = self.embedded(context, tokens, &places);
+        let positions = Tensor::arange(more, DType::I64, device) + position;
+        // Only padding has positions past the table.
+        let positions = positions.clamp(0i64, self.config.context as i64 - 1);
+        let mut x = self.embed(context, tokens, &positions);
         let mut updates = vec![];
         for (block, cache) in self.blocks.iter().zip(caches) {
-            let normed = block.before_attention.forward(context, &x);
-            let (seen, new) = block.attention.forward_cached(context, &normed, position, cache);
+            let normed = block.attention_norm.forward(context, &x);
+            let (attended, new) = block.attention.forward_cached(context, &normed, position, cache);
             updates.extend(new);
-            x = block.after(context, &(x + seen));
+            x = block.forward_mlp(context, &(x + attended));
         }
         let last = if more == 1 { x } else { x.index_select(1, &(count - 1i64).reshape(&[1])) };
-        let scores = self.scores(context, &self.last.forward(context, &last));
-        (scores.reshape(&[batch, self.config.vocabulary]), updates)
+        let logits = self.project_to_logits(context, &self.final_norm.forward(context, &last));
+        (logits.reshape(&[batch, self.config.vocabulary]), updates)
     }
 }

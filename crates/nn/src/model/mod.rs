@@ -1,10 +1,13 @@
-//! Models. [`Gpt`] is GPT-2 and its relatives, by configuration.
+//! Models. [`Gpt`] covers GPT-2 and Llama architectures, by configuration.
+//!
+//! `config.rs` describes the architecture, `gpt.rs` and `attention.rs` compute it, `hugging_face/`
+//! imports and exports it. Models know nothing about training, data or checkpoints.
 
 mod attention;
 mod config;
 mod gpt;
 mod hugging_face;
 
-pub use attention::{Attention, Cache};
+pub use attention::{Attention, KvCache};
 pub use config::{GptConfig, MlpKind, NormKind, PositionKind, RopeScaling};
-pub use gpt::{Block, Gpt, Mlp};
+pub use gpt::{Gpt, Mlp, TransformerBlock};

@@ -1,7 +1,7 @@
-//! Which characters are letters, numbers and white space, by Unicode's general categories.
+//! Character classes: letters, numbers and white space, by Unicode's general categories.
 //!
-//! std's `is_alphabetic` is another property (it counts combining marks), so the tables come from `regex-syntax`, which is
-//! also what the reference implementation of GPT-2's pattern reads.
+//! std's `is_alphabetic` is a different property (it includes combining marks), so the tables come
+//! from `regex-syntax`, which the reference implementation of GPT-2's pattern also uses.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use regex_syntax::hir::{Class as HirClass, HirKind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// Neither of the others.
+    /// None of the others.
     Other,
     /// `\p{L}`
     Letter,
@@ -19,7 +19,7 @@ pub(super) enum Class {
     Space,
 }
 
-/// The class of every character. One byte each: text of one script touches a few cache lines of it.
+/// Class of every character, one byte each: text of one script uses a few cache lines.
 pub(super) struct Classes(Vec<Class>);
 
 impl Classes {
@@ -39,7 +39,7 @@ impl Classes {
         })
     }
 
-    /// The class of the character that starts at byte `at`, and its length; `None` at the end.
+    /// Returns class and length of the character at byte `at`; `None` at the end.
     #[inline]
     pub(super) fn at(&self, text: &str, at: usize) -> Option<(Class, usize)> {
         let byte = *text.as_bytes().get(at)?;
@@ -50,7 +50,7 @@ impl Classes {
         Some((self.0[char as usize], char.len_utf8()))
     }
 
-    /// The end of the longest run of characters of `class` from byte `at` on.
+    /// Returns the end of the longest run of characters of `class` that starts at byte `at`.
     #[inline]
     pub(super) fn run(&self, text: &str, mut at: usize, class: Class) -> usize {
         while let Some((found, length)) = self.at(text, at) {

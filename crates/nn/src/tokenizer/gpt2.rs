@@ -1,20 +1,20 @@
-//! GPT-2's vocabulary: the bytes in the alphabet's order, a token for each merge, the end of text.
+//! GPT-2's vocabulary: 256 bytes, one token per merge, and the end-of-text token.
 
-use super::alphabet::{Alphabet, bytes_in_order};
+use super::byte_alphabet::{ByteAlphabet, bytes_in_order};
 use super::merges::Merges;
-use super::{END_OF_TEXT, Split, Tokenizer};
+use super::{END_OF_TEXT, PreTokenizer, Tokenizer};
 
-/// The published list: one merge a line after a line with a version, two tokens with a space between them.
+/// The published list: a version line, then one merge per line, two tokens separated by a space.
 use gpt_tokenizer::VOCAB_BPE;
 
 pub(super) fn tokenizer() -> Tokenizer {
-    let alphabet = Alphabet::new();
+    let alphabet = ByteAlphabet::new();
     let mut tokens: Vec<Box<[u8]>> = bytes_in_order().map(|byte| Box::from([byte])).collect();
     let mut ids: std::collections::HashMap<Box<[u8]>, u32, foldhash::fast::RandomState> =
         tokens.iter().cloned().zip(0..).collect();
     let mut merges = Merges::with_capacity(50_000);
     for line in VOCAB_BPE.lines().skip(1) {
-        // The list is a constant whose hash a test knows; a line that is no merge could only be a comment.
+        // A test checks the hash of the list, so lines that are not merges can be skipped.
         let Some((left, right)) = line.split_once(' ') else { continue };
         let (Some(left), Some(right)) = (alphabet.bytes(left), alphabet.bytes(right)) else { continue };
         let (Some(&left_id), Some(&right_id)) = (ids.get(&left[..]), ids.get(&right[..])) else { continue };
@@ -24,7 +24,7 @@ pub(super) fn tokenizer() -> Tokenizer {
         ids.insert(token.clone(), id);
         tokens.push(token);
     }
-    let mut tokenizer = Tokenizer::plain(tokens, merges, Split::Gpt2);
+    let mut tokenizer = Tokenizer::without_added_tokens(tokens, merges, PreTokenizer::Gpt2);
     tokenizer.add(END_OF_TEXT);
     tokenizer
 }
@@ -36,7 +36,7 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     #[test]
-    fn the_list_is_the_published_one() {
+    fn merge_list_matches_the_published_hash() {
         let hash = hex(&Sha256::digest(VOCAB_BPE));
         assert_eq!(hash, "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5");
         let tokenizer = tokenizer();

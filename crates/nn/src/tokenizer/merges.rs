@@ -1,23 +1,23 @@
-//! Merging the tokens of one word: of all neighbours that may be merged the pair of the lowest rank goes first, among
-//! equals the leftmost.
+//! BPE merging of one word: the adjacent pair of the lowest rank is merged first; ties go to the
+//! leftmost.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::RandomState;
 
-/// What a pair of tokens becomes, and how early.
+/// Rank and resulting token of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Merge {
     pub rank: u32,
     pub id: u32,
 }
 
-/// Stands for pairs that are not merged: later than all others.
+/// Marks pairs without a merge; ranks after all others.
 const NEVER: Merge = Merge { rank: u32::MAX, id: u32::MAX };
 
-/// Up to so many tokens all pairs are looked through for the next merge, with no allocation. A heap for longer words, which
-/// are rare: without it the time would grow with the square of the length.
+/// Maximum number of tokens for which a linear scan finds the next merge, without allocation.
+/// Longer words, which are rare, use a heap: the scan takes quadratic time.
 const SCAN_TOKENS: usize = 100;
 
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl Merges {
         }
     }
 
-    /// Adds the next merge; `false` if the pair has one already.
+    /// Adds the next merge; returns false if the pair already has one.
     pub(super) fn push(&mut self, pair: (u32, u32), id: u32) -> bool {
         let rank = self.in_order.len() as u32;
         let new = self.by_pair.insert(pair, Merge { rank, id }).is_none();
@@ -42,7 +42,7 @@ impl Merges {
         new
     }
 
-    /// Pairs by rank.
+    /// Returns the pairs by rank.
     pub(super) fn in_order(&self) -> &[(u32, u32)] {
         &self.in_order
     }
@@ -51,7 +51,7 @@ impl Merges {
         self.by_pair.get(&(left, right)).copied().unwrap_or(NEVER)
     }
 
-    /// Merges the tokens of a word until no pair is left to merge.
+    /// Merges the tokens of a word until no pair has a merge.
     pub(super) fn apply(&self, word: &mut Vec<u32>) {
         if self.in_order.is_empty() {
         } else if word.len() <= SCAN_TOKENS {
@@ -62,9 +62,9 @@ impl Merges {
     }
 
     fn scan(&self, word: &mut Vec<u32>) {
-        let mut room = [NEVER; SCAN_TOKENS];
-        // `pairs[n]` is what tokens n and n + 1 become.
-        let pairs = &mut room[..word.len().saturating_sub(1)];
+        let mut buffer = [NEVER; SCAN_TOKENS];
+        // `pairs[n]` is the merge of tokens n and n + 1.
+        let pairs = &mut buffer[..word.len().saturating_sub(1)];
         for (pair, tokens) in pairs.iter_mut().zip(word.windows(2)) {
             *pair = self.get(tokens[0], tokens[1]);
         }
@@ -94,43 +94,43 @@ impl Merges {
     }
 
     fn heap(&self, word: &mut Vec<u32>) {
-        /// Ends the list.
+        /// End of the list.
         const NONE: usize = usize::MAX;
         let count = word.len();
         let mut next: Vec<usize> = (1..count).chain([NONE]).collect();
         let mut before: Vec<usize> = [NONE].into_iter().chain(0..count - 1).collect();
-        let mut gone = vec![false; count];
+        let mut removed = vec![false; count];
         let mut heap = BinaryHeap::new();
-        let offer = |heap: &mut BinaryHeap<_>, word: &[u32], left: usize, right: usize| {
+        let push_pair = |heap: &mut BinaryHeap<_>, word: &[u32], left: usize, right: usize| {
             let merge = self.get(word[left], word[right]);
             if merge != NEVER {
                 heap.push(Reverse((merge.rank, left, merge.id)));
             }
         };
         for left in 0..count - 1 {
-            offer(&mut heap, word, left, left + 1);
+            push_pair(&mut heap, word, left, left + 1);
         }
         while let Some(Reverse((rank, left, id))) = heap.pop() {
             let right = next[left];
-            // Offers of pairs that have changed since are void.
-            if gone[left] || right == NONE || self.get(word[left], word[right]) != (Merge { rank, id }) {
+            // Entries of pairs that have changed are outdated.
+            if removed[left] || right == NONE || self.get(word[left], word[right]) != (Merge { rank, id }) {
                 continue;
             }
             word[left] = id;
-            gone[right] = true;
+            removed[right] = true;
             next[left] = next[right];
             if next[left] != NONE {
                 before[next[left]] = left;
-                offer(&mut heap, word, left, next[left]);
+                push_pair(&mut heap, word, left, next[left]);
             }
             if before[left] != NONE {
-                offer(&mut heap, word, before[left], left);
+                push_pair(&mut heap, word, before[left], left);
             }
         }
-        let mut place = 0;
+        let mut index = 0;
         word.retain(|_| {
-            place += 1;
-            !gone[place - 1]
+            index += 1;
+            !removed[index - 1]
         });
     }
 }
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// The rule, as plainly as it can be written.
-    fn plainly(merges: &Merges, word: &mut Vec<u32>) {
+    /// Reference implementation.
+    fn merge_reference(merges: &Merges, word: &mut Vec<u32>) {
         loop {
             let best = word.windows(2).enumerate().map(|(at, pair)| (merges.get(pair[0], pair[1]), at)).min();
             match best {
@@ -154,12 +154,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_to_merge_follow_the_rule() {
-        let mut random = Random::fresh();
+    fn scan_and_heap_match_the_reference() {
+        let mut random = Random::from_clock();
         for _ in 0..2_000 {
             let tokens = 2 + random.below(30) as u32;
             let mut merges = Merges::default();
-            // Any pairs in any order, also such as no training would make.
+            // Arbitrary pairs in arbitrary order, also ones that training would not produce.
             for _ in 0..random.below(60) {
                 let pair = (random.below(tokens as u64) as u32, random.below(tokens as u64) as u32);
                 if !merges.by_pair.contains_key(&pair) {
@@ -169,7 +169,7 @@ mod tests {
             let length = 1 + random.below(SCAN_TOKENS as u64) as usize;
             let word: Vec<u32> = (0..length).map(|_| random.below(tokens as u64) as u32).collect();
             let (mut expected, mut scanned, mut heaped) = (word.clone(), word.clone(), word);
-            plainly(&merges, &mut expected);
+            merge_reference(&merges, &mut expected);
             merges.scan(&mut scanned);
             merges.heap(&mut heaped);
             assert_eq!(scanned, expected);

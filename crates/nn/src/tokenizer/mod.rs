@@ -1,7 +1,8 @@
-//! Text to tokens and back.
+//! Tokenizers.
 //!
-//! A [`Tokenizer`] is byte-level byte-pair encoding: text is [split](Split) into words, each word's bytes are merged by a
-//! list of merges. Plain bytes are the case with no merges. Any text can be encoded and comes back exactly.
+//! A [`Tokenizer`] is a byte-level BPE: a [pre-tokenizer](PreTokenizer) splits text into words, and
+//! the bytes of each word are merged by a list of merges. Byte tokens are the case without merges.
+//! Any text can be encoded, and decoding is exact.
 //!
 //! ```
 //! use bornite_nn::tokenizer::Tokenizer;
@@ -12,16 +13,17 @@
 //! assert_eq!(tokenizer.decode(&tokens), "Hello, world!");
 //! ```
 //!
-//! Files of tokenisers come from anywhere: `hugging_face.rs` believes nothing in them.
+//! Tokenizer files are untrusted: `hugging_face.rs` validates everything in them. Nothing here
+//! knows models or training.
 
 mod added;
-mod alphabet;
+mod byte_alphabet;
 mod classes;
 mod encoder;
 mod gpt2;
 mod hugging_face;
 mod merges;
-mod split;
+mod pre_tokenizer;
 mod stream;
 mod train;
 
@@ -36,60 +38,60 @@ use sha2::{Digest, Sha256};
 
 use crate::error::located;
 use crate::{Error, Result};
-use added::Added;
+use added::AddedTokens;
 use merges::Merges;
 
 pub use encoder::Encoder;
-pub use split::{Split, Words};
+pub use pre_tokenizer::{PreTokenizer, Words};
 pub use stream::StreamDecoder;
-pub use train::Trainer;
+pub use train::BpeTrainer;
 
-/// The text of the token that ends a document, in the tokenisers made here.
+/// Text of the end-of-text token in tokenizers that are trained here.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 
-/// Texts of tokens that end a document elsewhere, in the order in which they are looked for.
-const ENDS: [&str; 4] = [END_OF_TEXT, "<|end_of_text|>", "<|eot_id|>", "</s>"];
+/// Texts of end-of-text tokens, in order of preference.
+const END_TOKENS: [&str; 4] = [END_OF_TEXT, "<|end_of_text|>", "<|eot_id|>", "</s>"];
 
-/// What a token that is not in the vocabulary is decoded to.
+/// Text that a token outside the vocabulary is decoded to.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
-/// Turns text into tokens and back. See the [module](self).
+/// Encodes text to tokens and decodes tokens to text; see the [module](self).
 pub struct Tokenizer {
-    /// The bytes of each token.
+    /// Bytes of each token.
     tokens: Vec<Box<[u8]>>,
-    /// The token of each byte.
+    /// Token of each byte.
     bytes: [u32; 256],
     merges: Merges,
-    split: Split,
-    added: Added,
-    /// Words that are tokens are taken whole, whatever the merges say: the tokens by their bytes.
-    whole: Option<HashMap<Box<[u8]>, u32, RandomState>>,
-    /// A space is put before text that does not start with one.
-    space_first: bool,
-    /// What a tokenizer.json had to say about tokens around a text; kept for whoever reads what is written.
-    around: Option<Value>,
+    pre_tokenizer: PreTokenizer,
+    added: AddedTokens,
+    /// Tokens by their bytes, if words that are tokens skip the merges (`ignore_merges`).
+    word_tokens: Option<HashMap<Box<[u8]>, u32, RandomState>>,
+    /// Prepends a space to text that does not start with one.
+    add_prefix_space: bool,
+    /// Post-processor of a tokenizer.json. Not used for encoding; written back on export.
+    post_processor: Option<Value>,
     fingerprint: OnceLock<String>,
 }
 
 impl Tokenizer {
-    /// Every byte a token, and [`END_OF_TEXT`] after them.
+    /// Returns the byte tokenizer: one token per byte, and [`END_OF_TEXT`].
     pub fn bytes() -> Tokenizer {
         let tokens = (0..=255).map(|byte| Box::from([byte])).collect();
-        let mut tokenizer = Tokenizer::plain(tokens, Merges::default(), Split::Whole);
+        let mut tokenizer = Tokenizer::without_added_tokens(tokens, Merges::default(), PreTokenizer::None);
         tokenizer.add(END_OF_TEXT);
         tokenizer
     }
 
-    /// GPT-2's tokenizer: 50,257 tokens.
+    /// Returns the GPT-2 tokenizer with 50,257 tokens.
     pub fn gpt2() -> Tokenizer {
         gpt2::tokenizer()
     }
 
-    /// Learns a vocabulary of so many tokens from texts, as a [`Trainer`] does.
+    /// Trains a BPE tokenizer with `vocabulary` tokens on texts; see [`BpeTrainer`].
     #[track_caller]
     pub fn train<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, vocabulary: usize) -> Result<Tokenizer> {
         located(|| {
-            let mut trainer = Trainer::new(Split::Gpt2);
+            let mut trainer = BpeTrainer::new(PreTokenizer::Gpt2);
             for text in texts {
                 trainer.add(text.as_ref());
             }
@@ -97,7 +99,7 @@ impl Tokenizer {
         })
     }
 
-    /// Reads a Hugging Face `tokenizer.json` that holds byte-level BPE. What it asks for and cannot be had is an error.
+    /// Reads a Hugging Face `tokenizer.json` of a byte-level BPE. Unsupported features are errors.
     #[track_caller]
     pub fn read(path: impl AsRef<Path>) -> Result<Tokenizer> {
         located(|| hugging_face::read(path.as_ref()))
@@ -109,13 +111,13 @@ impl Tokenizer {
         located(|| hugging_face::parse(json).map_err(Error::tokenizer))
     }
 
-    /// The text of a Hugging Face `tokenizer.json` that makes the same tokens.
+    /// Returns the text of an equivalent Hugging Face `tokenizer.json`.
     pub fn to_json(&self) -> String {
         hugging_face::write(self)
     }
 
-    /// Of tokens without added ones. The caller has made sure that each byte is a token.
-    fn plain(tokens: Vec<Box<[u8]>>, merges: Merges, split: Split) -> Tokenizer {
+    /// Creates a tokenizer without added tokens. Every byte must be a token.
+    fn without_added_tokens(tokens: Vec<Box<[u8]>>, merges: Merges, pre_tokenizer: PreTokenizer) -> Tokenizer {
         let mut bytes = [0; 256];
         for (id, token) in tokens.iter().enumerate() {
             if let [byte] = **token {
@@ -126,11 +128,11 @@ impl Tokenizer {
             tokens,
             bytes,
             merges,
-            split,
-            added: Added::default(),
-            whole: None,
-            space_first: false,
-            around: None,
+            pre_tokenizer,
+            added: AddedTokens::default(),
+            word_tokens: None,
+            add_prefix_space: false,
+            post_processor: None,
             fingerprint: OnceLock::new(),
         }
     }
@@ -141,62 +143,63 @@ impl Tokenizer {
         self.tokens.push(text.as_bytes().into());
     }
 
-    /// The number of tokens; all are smaller.
+    /// Returns the number of tokens.
     pub fn vocabulary(&self) -> usize {
         self.tokens.len()
     }
 
-    /// The token that ends a document: `<|endoftext|>`, or what other vocabularies have in its place.
+    /// Returns the end-of-text token: `<|endoftext|>` or its equivalent in other vocabularies.
     pub fn end_of_text(&self) -> Option<u32> {
-        ENDS.iter().find_map(|text| self.special(text))
+        END_TOKENS.iter().find_map(|text| self.special(text))
     }
 
-    /// The added token of this text, such as `<|endoftext|>`.
+    /// Returns the added token with this text, such as `<|endoftext|>`.
     pub fn special(&self, text: &str) -> Option<u32> {
         self.added.get(text)
     }
 
-    /// The added tokens and their texts.
+    /// Iterates over the added tokens and their texts.
     pub fn specials(&self) -> impl Iterator<Item = (&str, u32)> {
         self.added.iter().map(|added| (added.text.as_str(), added.id))
     }
 
-    /// How text is split into words.
-    pub fn split(&self) -> Split {
-        self.split
+    /// Returns the pre-tokenizer.
+    pub fn pre_tokenizer(&self) -> PreTokenizer {
+        self.pre_tokenizer
     }
 
-    /// The bytes of one token.
+    /// Returns the bytes of a token.
     pub fn token(&self, id: u32) -> Option<&[u8]> {
         self.tokens.get(id as usize).map(|token| &**token)
     }
 
-    /// The tokens of a text. Nothing in the text is taken for a special token: data cannot end a document by spelling
-    /// `<|endoftext|>`. For many texts an [`encoder`](Tokenizer::encoder) is faster.
+    /// Encodes a text. Special tokens in the text are encoded as ordinary text, so that data cannot
+    /// inject `<|endoftext|>`. For many texts an [`encoder`](Tokenizer::encoder) is faster.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut tokens = vec![];
         self.encoder().encode(text, &mut tokens);
         tokens
     }
 
-    /// The tokens of a text in which the texts of special tokens mean these: for prompts that a person writes.
+    /// Encodes a text in which the texts of special tokens become these tokens, for prompts of a
+    /// user.
     pub fn encode_with_special(&self, text: &str) -> Vec<u32> {
         let mut tokens = vec![];
         self.encoder().encode_with_special(text, &mut tokens);
         tokens
     }
 
-    /// Encodes text after text and remembers words. One for each thread.
+    /// Returns an encoder that caches words, for encoding many texts on one thread.
     pub fn encoder(&self) -> Encoder<'_> {
         Encoder::new(self)
     }
 
-    /// The text of tokens. Bytes that are not UTF-8, and tokens that do not exist, become U+FFFD.
+    /// Decodes tokens to text. Invalid UTF-8 and tokens outside the vocabulary become U+FFFD.
     pub fn decode(&self, tokens: &[u32]) -> String {
         String::from_utf8_lossy(&self.decode_bytes(tokens)).into_owned()
     }
 
-    /// The bytes of tokens, which need not be UTF-8: a character may be cut between two tokens.
+    /// Decodes tokens to bytes, which need not be UTF-8: a character may span two tokens.
     pub fn decode_bytes(&self, tokens: &[u32]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(tokens.len() * 4);
         for &id in tokens {
@@ -205,12 +208,12 @@ impl Tokenizer {
         bytes
     }
 
-    /// Decodes token by token, only ever whole characters.
+    /// Returns a streaming decoder that emits complete characters.
     pub fn stream(&self) -> StreamDecoder<'_> {
         StreamDecoder::new(self)
     }
 
-    /// A hash of everything that decides the tokens of a text, in hexadecimal digits.
+    /// Returns a hash of everything that affects encoding, in hexadecimal digits.
     pub fn fingerprint(&self) -> &str {
         self.fingerprint.get_or_init(|| hex(&Sha256::digest(self.to_json())))
     }
@@ -219,7 +222,7 @@ impl Tokenizer {
 impl fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let merges = self.merges.in_order().len();
-        write!(f, "Tokenizer({} tokens, {merges} merges, {:?})", self.tokens.len(), self.split)
+        write!(f, "Tokenizer({} tokens, {merges} merges, {:?})", self.tokens.len(), self.pre_tokenizer)
     }
 }
 

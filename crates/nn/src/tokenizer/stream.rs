@@ -1,8 +1,9 @@
-//! Decoding as tokens arrive.
+//! Streaming decoder.
 
 use super::{REPLACEMENT, Tokenizer};
 
-/// Decodes token by token and gives out whole characters only: what a terminal can show while text is generated.
+/// Decodes token by token and emits complete characters only, for showing text while it is
+/// generated.
 ///
 /// ```
 /// # use bornite_nn::tokenizer::Tokenizer;
@@ -13,7 +14,7 @@ use super::{REPLACEMENT, Tokenizer};
 /// ```
 pub struct StreamDecoder<'t> {
     tokenizer: &'t Tokenizer,
-    /// The start of a character, at most three bytes between calls.
+    /// Incomplete character, at most three bytes between calls.
     pending: Vec<u8>,
 }
 
@@ -22,24 +23,25 @@ impl<'t> StreamDecoder<'t> {
         StreamDecoder { tokenizer, pending: vec![] }
     }
 
-    /// Takes the next token and returns the characters that are whole now. What can no longer become one is U+FFFD.
+    /// Appends a token and returns the characters that are complete now. Invalid bytes become
+    /// U+FFFD.
     pub fn push(&mut self, token: u32) -> String {
         self.pending.extend_from_slice(self.tokenizer.token(token).unwrap_or(REPLACEMENT));
         let incomplete = match self.pending.utf8_chunks().last() {
-            // `from_utf8` says which invalid tail is only unfinished: the one without a length.
+            // An error without a length marks an incomplete character.
             Some(chunk) if !chunk.invalid().is_empty() => match std::str::from_utf8(chunk.invalid()) {
                 Err(error) if error.error_len().is_none() => chunk.invalid().len(),
                 _ => 0,
             },
             _ => 0,
         };
-        let whole = self.pending.len() - incomplete;
-        let text = String::from_utf8_lossy(&self.pending[..whole]).into_owned();
-        self.pending.drain(..whole);
+        let complete = self.pending.len() - incomplete;
+        let text = String::from_utf8_lossy(&self.pending[..complete]).into_owned();
+        self.pending.drain(..complete);
         text
     }
 
-    /// What is left at the end: the start of a character that never became whole, as U+FFFD, or nothing.
+    /// Returns the rest: an incomplete character as U+FFFD, or nothing.
     pub fn finish(self) -> String {
         String::from_utf8_lossy(&self.pending).into_owned()
     }

@@ -1,56 +1,57 @@
-//! Learning merges from text.
+//! BPE training.
 //!
-//! Words are counted once; then the most frequent pair of neighbours becomes a token, over and over. A merge changes the
-//! counts only of pairs beside it: words are found through the pairs they hold, the best pair through a heap whose
-//! entries may be out of date and are put right when they come up.
+//! Words are counted once; then the most frequent pair of adjacent tokens becomes a token,
+//! repeatedly. A merge only changes the counts of adjacent pairs: an index from pairs to words
+//! finds them, and a heap finds the best pair. Heap entries may be outdated; they are corrected
+//! when they are popped.
 
 use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::RandomState;
 
-use super::alphabet::bytes_in_order;
+use super::byte_alphabet::bytes_in_order;
 use super::merges::Merges;
-use super::{END_OF_TEXT, Split, Tokenizer};
+use super::{END_OF_TEXT, PreTokenizer, Tokenizer};
 use crate::error::located;
 use crate::{Error, Result};
 
-/// Bytes and the end of text.
-const SMALLEST: usize = 257;
-/// No vocabulary in use has a tenth of this.
-const LARGEST: usize = 1 << 22;
+/// Minimum vocabulary: 256 bytes and the end-of-text token.
+const MIN_VOCABULARY: usize = 257;
+/// Maximum vocabulary: ten times the largest in use.
+const MAX_VOCABULARY: usize = 1 << 22;
 
 type Pair = (u32, u32);
 
-/// Learns a vocabulary from texts: [`add`](Trainer::add) them, then [`finish`](Trainer::finish).
+/// Trains a BPE vocabulary: [`add`](BpeTrainer::add) texts, then [`finish`](BpeTrainer::finish).
 ///
-/// The result follows from the texts alone, in whatever order: the pair with the largest count is merged first; of equal
-/// counts the one with the smaller left token, then the smaller right token. Memory grows with the number of different
-/// words, not with the amount of text.
-pub struct Trainer {
-    split: Split,
+/// The result does not depend on the order of the texts: the most frequent pair is merged first;
+/// ties are broken by the smaller left token, then the smaller right token. Memory grows with the
+/// number of distinct words, not with the amount of text.
+pub struct BpeTrainer {
+    pre_tokenizer: PreTokenizer,
     words: HashMap<Box<[u8]>, u64, RandomState>,
 }
 
-/// A word and how often it was met.
+/// A word with its count.
 struct Word {
     tokens: Vec<u32>,
     count: u64,
 }
 
-/// Where the merging stands.
+/// Counts of pairs.
 #[derive(Default)]
 struct Counts {
     by_pair: HashMap<Pair, u64, RandomState>,
-    /// Words that hold a pair, and some that no longer do.
-    places: HashMap<Pair, Vec<u32>, RandomState>,
+    /// Words that contain a pair, and some that no longer do.
+    words: HashMap<Pair, Vec<u32>, RandomState>,
 }
 
 impl Counts {
     fn add(&mut self, pair: Pair, count: u64, word: u32) {
         *self.by_pair.entry(pair).or_default() += count;
-        let places = self.places.entry(pair).or_default();
-        if places.last() != Some(&word) {
-            places.push(word);
+        let words = self.words.entry(pair).or_default();
+        if words.last() != Some(&word) {
+            words.push(word);
         }
     }
 
@@ -61,18 +62,18 @@ impl Counts {
     }
 }
 
-/// What the heap orders: large counts first, then small tokens.
+/// Heap entry: ordered by large counts, then small tokens.
 type Candidate = (u64, std::cmp::Reverse<Pair>);
 
-impl Trainer {
-    /// A trainer that splits text into words this way, as the tokenizer will.
-    pub fn new(split: Split) -> Trainer {
-        Trainer { split, words: HashMap::default() }
+impl BpeTrainer {
+    /// Creates a trainer with the pre-tokenizer of the future tokenizer.
+    pub fn new(pre_tokenizer: PreTokenizer) -> BpeTrainer {
+        BpeTrainer { pre_tokenizer, words: HashMap::default() }
     }
 
     /// Counts the words of a text.
     pub fn add(&mut self, text: &str) {
-        for word in self.split.words(text) {
+        for word in self.pre_tokenizer.words(text) {
             match self.words.get_mut(word.as_bytes()) {
                 Some(count) => *count += 1,
                 None => {
@@ -82,22 +83,23 @@ impl Trainer {
         }
     }
 
-    /// Counts what another trainer has counted, say on another thread.
-    pub fn merge(&mut self, other: Trainer) {
+    /// Adds the counts of another trainer, for example from another thread.
+    pub fn merge(&mut self, other: BpeTrainer) {
         for (word, count) in other.words {
             *self.words.entry(word).or_default() += count;
         }
     }
 
-    /// Makes the tokenizer: 256 bytes, merges, and `<|endoftext|>` as the last token. Fewer than `vocabulary` tokens come out
-    /// where the texts have no more pairs that occur twice. `progress` hears how many tokens there are, of how many.
+    /// Builds the tokenizer: 256 bytes, merges, and `<|endoftext|>` as the last token. It has fewer
+    /// than `vocabulary` tokens if no further pair occurs twice. `progress` receives the number of
+    /// tokens so far and the total.
     #[track_caller]
     pub fn finish(self, vocabulary: usize, progress: &mut dyn FnMut(usize, usize)) -> Result<Tokenizer> {
         located(|| {
-            if !(SMALLEST..=LARGEST).contains(&vocabulary) {
+            if !(MIN_VOCABULARY..=MAX_VOCABULARY).contains(&vocabulary) {
                 return Err(Error::tokenizer(format!(
-                    "a vocabulary of {vocabulary} tokens was asked for; from {SMALLEST} (256 bytes and the end of text) to \
-                 {LARGEST} are possible"
+                    "the vocabulary size is {vocabulary}; it must be from {MIN_VOCABULARY} (256 bytes and the end-of-text token) to \
+                     {MAX_VOCABULARY}"
                 )));
             }
             let mut tokens: Vec<Box<[u8]>> = bytes_in_order().map(|byte| Box::from([byte])).collect();
@@ -112,9 +114,9 @@ impl Trainer {
                 .filter(|word| word.tokens.len() > 1)
                 .collect();
             let mut counts = Counts::default();
-            for (place, word) in words.iter().enumerate() {
+            for (index, word) in words.iter().enumerate() {
                 for pair in word.tokens.windows(2) {
-                    counts.add((pair[0], pair[1]), word.count, place as u32);
+                    counts.add((pair[0], pair[1]), word.count, index as u32);
                 }
             }
             let mut heap: BinaryHeap<Candidate> =
@@ -134,8 +136,8 @@ impl Trainer {
                 tokens.push([&*tokens[pair.0 as usize], &*tokens[pair.1 as usize]].concat().into());
                 merges.push(pair, id);
                 let mut grown = vec![];
-                for place in counts.places.remove(&pair).unwrap_or_default() {
-                    replace(&mut words[place as usize], place, pair, id, &mut counts, &mut grown);
+                for index in counts.words.remove(&pair).unwrap_or_default() {
+                    replace(&mut words[index as usize], index, pair, id, &mut counts, &mut grown);
                 }
                 counts.by_pair.remove(&pair);
                 grown.sort_unstable();
@@ -147,7 +149,7 @@ impl Trainer {
                     progress(tokens.len(), vocabulary);
                 }
             }
-            let mut tokenizer = Tokenizer::plain(tokens, merges, self.split);
+            let mut tokenizer = Tokenizer::without_added_tokens(tokens, merges, self.pre_tokenizer);
             tokenizer.add(END_OF_TEXT);
             progress(tokenizer.vocabulary(), tokenizer.vocabulary());
             Ok(tokenizer)
@@ -155,8 +157,8 @@ impl Trainer {
     }
 }
 
-/// Replaces a pair in a word by its token, with the counts of the pairs around it.
-fn replace(word: &mut Word, place: u32, pair: Pair, id: u32, counts: &mut Counts, grown: &mut Vec<Pair>) {
+/// Replaces a pair in a word by its token and updates the counts of adjacent pairs.
+fn replace(word: &mut Word, index: u32, pair: Pair, id: u32, counts: &mut Counts, grown: &mut Vec<Pair>) {
     let tokens = &mut word.tokens;
     let (mut from, mut to) = (0, 0);
     while from < tokens.len() {
@@ -167,14 +169,15 @@ fn replace(word: &mut Word, place: u32, pair: Pair, id: u32, counts: &mut Counts
         }
         if to > 0 {
             let left = tokens[to - 1];
-            // The left neighbour may be this same token, new itself; its old pair was taken back as a right neighbour.
+            // The left neighbour may be a new token of this same merge; its old pair was removed as
+            // a right neighbour.
             counts.remove((left, pair.0), word.count);
-            counts.add((left, id), word.count, place);
+            counts.add((left, id), word.count, index);
             grown.push((left, id));
         }
         if let Some(&right) = tokens.get(from + 2) {
             counts.remove((pair.1, right), word.count);
-            counts.add((id, right), word.count, place);
+            counts.add((id, right), word.count, index);
             grown.push((id, right));
         }
         tokens[to] = id;

@@ -1,4 +1,8 @@
-//! What a run is told: sections of settings, from a file, from `--set` and from flags, one over the other.
+//! Configuration of a run: sections of settings from a file, from `--set` and from flags, merged in
+//! this order.
+//!
+//! `keys.rs` defines names and types, `model.rs` converts the section `[model]`. Nothing here reads
+//! data or devices.
 
 use std::path::{Path, PathBuf};
 
@@ -8,40 +12,44 @@ use toml::{Table, Value};
 use super::keys;
 use super::precision::Precision;
 use crate::checkpoint::read_bounded;
-use crate::data::{Format, Source};
+use crate::data::{DataSource, SourceFormat};
 use crate::error::located;
 use crate::model::{GptConfig, MlpKind, NormKind};
-use crate::optimiser::{Fall, Rate, Rule};
+use crate::optimizer::{LrDecay, LrSchedule, OptimizerKind};
 use crate::{Error, ErrorKind, Result};
 
-/// A file of settings is no longer than this.
-const LARGEST: u64 = 1 << 20;
+/// Maximum size of a `run.toml`.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Settings of a run. `None` is what nobody has said; [`RunConfig::resolved`] says everything.
+/// Settings of a run. `None` stands for the default; [`RunConfig::resolved`] fills in the defaults.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunConfig {
-    /// What is trained.
+    /// Model architecture.
     pub model: ModelSection,
-    /// On what.
+    /// Training data.
     pub data: DataSection,
-    /// For how long and how.
+    /// Training loop.
     pub train: TrainSection,
-    /// What moves parameters.
-    pub optimiser: OptimiserSection,
-    /// How fast.
-    pub rate: RateSection,
+    /// Optimizer.
+    #[serde(alias = "optimiser")]
+    pub optimizer: OptimizerSection,
+    /// Learning-rate schedule.
+    #[serde(alias = "rate")]
+    pub schedule: ScheduleSection,
 }
 
+/// Defines a section. A name after `|` is that of earlier releases, which `keys::RETIRED_KEYS`
+/// lists as well.
 macro_rules! section {
-    ($(#[$about:meta])* $name:ident { $($field:ident: $type:ty,)* }) => {
+    ($(#[$about:meta])* $name:ident { $($field:ident $(| $retired:literal)?: $type:ty,)* }) => {
         $(#[$about])*
         #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
-        #[allow(missing_docs)] // `keys::KEYS` says what each is for
+        #[allow(missing_docs)] // `keys::KEYS` documents the fields
         pub struct $name {
             $(
-                #[serde(skip_serializing_if = "Option::is_none")]
+                #[serde(skip_serializing_if = "Option::is_none" $(, alias = $retired)?)]
                 pub $field: Option<$type>,
             )*
         }
@@ -59,19 +67,19 @@ section! {
         heads: usize,
         kv_heads: usize,
         width: usize,
-        hidden: usize,
+        mlp_hidden | "hidden": usize,
         norm: NormKind,
-        position: Position,
+        position: PositionSetting,
         rope_base: f64,
         mlp: MlpKind,
         bias: bool,
-        tied: bool,
+        tied_embeddings | "tied": bool,
         dropout: f64,
         eps: f64,
         head_width: usize,
         attention_bias: bool,
-        scale_by_head: bool,
-        scale_by_layer: bool,
+        scale_attention | "scale_by_head": bool,
+        scale_attention_by_layer | "scale_by_layer": bool,
         rope_factor: f64,
         rope_low_freq_factor: f64,
         rope_high_freq_factor: f64,
@@ -84,9 +92,9 @@ section! {
     DataSection {
         path: Vec<PathBuf>,
         field: String,
-        format: Format,
+        format: SourceFormat,
         tokenizer: String,
-        validation: f64,
+        validation_fraction | "validation": f64,
         cache: PathBuf,
     }
 }
@@ -104,46 +112,47 @@ section! {
         eval_every: u64,
         eval_batches: usize,
         save_every: u64,
-        keep: usize,
-        checkpointing: bool,
+        keep_checkpoints | "keep": usize,
+        activation_checkpointing | "checkpointing": bool,
         sample_every: u64,
         sample_tokens: usize,
-        prompt: String,
+        sample_prompt | "prompt": String,
     }
 }
 
 section! {
-    /// `[optimiser]`.
-    OptimiserSection {
-        rule: String,
+    /// `[optimizer]`.
+    OptimizerSection {
+        name | "rule": String,
         beta1: f64,
         beta2: f64,
         eps: f64,
         momentum: f64,
         nesterov: bool,
         alpha: f64,
-        decay: f64,
-        clip: f64,
+        weight_decay | "decay": f64,
+        clip_norm | "clip": f64,
     }
 }
 
 section! {
-    /// `[rate]`.
-    RateSection {
-        highest: f64,
-        lowest: f64,
+    /// `[schedule]`.
+    ScheduleSection {
+        lr | "highest": f64,
+        min_lr: f64,
+        min_lr_ratio | "lowest": f64,
         warmup: u64,
-        fall: Fall,
+        decay | "fall": LrDecay,
     }
 }
 
-/// How a token knows its place; see [`PositionKind`](crate::model::PositionKind).
+/// Position encoding by name; see [`PositionKind`](crate::model::PositionKind).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Position {
-    /// A learned row a place.
+pub enum PositionSetting {
+    /// Learned position embeddings.
     Learned,
-    /// Queries and keys turned by angles.
+    /// Rotary embeddings.
     Rope,
 }
 
@@ -153,15 +162,15 @@ const CHANGEABLE: [&str; 9] = [
     "train.device",
     "train.eval_every",
     "train.save_every",
-    "train.keep",
+    "train.keep_checkpoints",
     "train.sample_every",
     "train.sample_tokens",
-    "train.prompt",
+    "train.sample_prompt",
     "data.cache",
 ];
 
 impl RunConfig {
-    /// Settings from the text of a `run.toml`.
+    /// Parses the text of a `run.toml`.
     ///
     /// ```
     /// use bornite_nn::train::RunConfig;
@@ -176,13 +185,13 @@ impl RunConfig {
         located(|| from_table(keys::parse(text)?))
     }
 
-    /// Settings from a file.
+    /// Reads a `run.toml`.
     #[track_caller]
     pub fn read(path: impl AsRef<Path>) -> Result<RunConfig> {
         located(|| {
             let path = path.as_ref();
-            let text = read_bounded(path, LARGEST)?;
-            let text = str::from_utf8(&text).map_err(|_| Error::file(path, "is not text in UTF-8"))?;
+            let text = read_bounded(path, MAX_CONFIG_BYTES)?;
+            let text = str::from_utf8(&text).map_err(|_| Error::file(path, "is not UTF-8 text"))?;
             match RunConfig::parse(text) {
                 Err(Error { kind: ErrorKind::Config(what), .. }) => {
                     Err(Error::config(format!("{}: {what}", path.display())))
@@ -192,7 +201,7 @@ impl RunConfig {
         })
     }
 
-    /// Takes one setting as `train.steps=100`.
+    /// Sets one setting from text such as `train.steps=100`.
     #[track_caller]
     pub fn set(&mut self, text: &str) -> Result<()> {
         located(|| {
@@ -203,7 +212,7 @@ impl RunConfig {
         })
     }
 
-    /// Takes one setting whose value is text.
+    /// Sets one setting whose value is a string.
     #[track_caller]
     pub fn set_text(&mut self, name: &str, value: &str) -> Result<()> {
         located(|| {
@@ -215,19 +224,19 @@ impl RunConfig {
     }
 
     fn table(&self) -> Result<Table> {
-        Table::try_from(self).map_err(|error| Error::config(format!("settings cannot be written: {error}")))
+        Table::try_from(self).map_err(|error| Error::config(format!("cannot serialize the settings: {error}")))
     }
 
-    /// The text of a `run.toml` with these settings.
+    /// Returns the text of a `run.toml` with these settings.
     #[track_caller]
     pub fn text(&self) -> Result<String> {
         located(|| {
             let table = self.table()?;
-            toml::to_string(&table).map_err(|error| Error::config(format!("settings cannot be written: {error}")))
+            toml::to_string(&table).map_err(|error| Error::config(format!("cannot serialize the settings: {error}")))
         })
     }
 
-    /// Takes every setting that another set has.
+    /// Overrides these settings with every setting that `over` has.
     #[track_caller]
     pub fn merge(&mut self, over: &RunConfig) -> Result<()> {
         located(|| {
@@ -242,7 +251,8 @@ impl RunConfig {
         })
     }
 
-    /// The same with paths that hold wherever the run is resumed.
+    /// Returns these settings with absolute paths, so that the run can be resumed from any working
+    /// directory.
     pub(crate) fn absolute(&self) -> Result<RunConfig> {
         let mut all = self.clone();
         let paths = all.data.path.iter_mut().flatten().chain(&mut all.data.cache).chain(&mut all.model.from);
@@ -252,7 +262,7 @@ impl RunConfig {
         Ok(all)
     }
 
-    /// The names of settings that have other values in another set.
+    /// Returns the names of the settings that differ in `other`.
     fn differences(&self, other: &RunConfig) -> Result<Vec<&'static str>> {
         let (ours, theirs) = (self.table()?, other.table()?);
         let value = |table: &Table, name: &str| {
@@ -263,55 +273,55 @@ impl RunConfig {
         Ok(names.filter(|name| value(&ours, name) != value(&theirs, name)).collect())
     }
 
-    /// Refuses to resume a run with settings that would make it another run.
+    /// Rejects settings that must not change when a run is resumed.
     pub(crate) fn check_resumed(&self, saved: &RunConfig) -> Result<()> {
         match self.differences(saved)?.into_iter().find(|name| !CHANGEABLE.contains(name)) {
             None => Ok(()),
             Some(name) => Err(Error::config(format!(
-                "{name} is not what the run was begun with, and only {} may change when it is resumed; start another run \
-                 from its parameters with model.from",
+                "{name} differs from the value that the run was started with; when a run is resumed, only {} may change. To \
+                 train with other settings, start a new run from its weights with model.from",
                 CHANGEABLE.join(", ")
             ))),
         }
     }
 
-    /// Refuses to change parts of a model that parameters are taken from.
+    /// Rejects settings that contradict the model that the weights are taken from.
     pub(crate) fn check_from(&self, model: &GptConfig) -> Result<()> {
-        let mut whole = self.clone();
-        whole.set_gpt(model);
-        let mut asked = whole.clone();
-        asked.merge(self)?;
-        match asked.differences(&whole)?.first() {
+        let mut expected = self.clone();
+        expected.set_gpt(model);
+        let mut requested = expected.clone();
+        requested.merge(self)?;
+        match requested.differences(&expected)?.first() {
             None => Ok(()),
-            Some(name) => Err(Error::config(format!(
-                "{name} is not that of the model named by model.from; leave it out, or leave model.from out"
-            ))),
+            Some(name) => {
+                Err(Error::config(format!("{name} differs from the model of model.from; remove {name} or model.from")))
+            }
         }
     }
 
-    /// The optimiser's rule.
+    /// Returns the optimizer with its hyperparameters.
     #[track_caller]
-    pub fn rule(&self) -> Result<Rule> {
+    pub fn optimizer_kind(&self) -> Result<OptimizerKind> {
         located(|| {
-            let o = &self.optimiser;
-            let name = o.rule.as_deref().unwrap_or("adamw");
+            let o = &self.optimizer;
+            let name = o.name.as_deref().unwrap_or("adamw");
             let (beta1, beta2, eps) = (o.beta1.unwrap_or(0.9), o.beta2.unwrap_or(0.95), o.eps.unwrap_or(1e-8));
-            let (rule, used): (Rule, &[&str]) = match name {
-                "adamw" => (Rule::Adamw { beta1, beta2, eps }, &["beta1", "beta2", "eps"]),
-                "adam" => (Rule::Adam { beta1, beta2, eps }, &["beta1", "beta2", "eps"]),
+            let (kind, used): (OptimizerKind, &[&str]) = match name {
+                "adamw" => (OptimizerKind::AdamW { beta1, beta2, eps }, &["beta1", "beta2", "eps"]),
+                "adam" => (OptimizerKind::Adam { beta1, beta2, eps }, &["beta1", "beta2", "eps"]),
                 "sgd" => {
                     let momentum = o.momentum.unwrap_or(0.0);
-                    (Rule::Sgd { momentum, nesterov: o.nesterov.unwrap_or(false) }, &["momentum", "nesterov"])
+                    (OptimizerKind::Sgd { momentum, nesterov: o.nesterov.unwrap_or(false) }, &["momentum", "nesterov"])
                 }
-                "rmsprop" => (Rule::Rmsprop { alpha: o.alpha.unwrap_or(0.99), eps }, &["alpha", "eps"]),
-                "adagrad" => (Rule::Adagrad { eps }, &["eps"]),
+                "rmsprop" => (OptimizerKind::RmsProp { alpha: o.alpha.unwrap_or(0.99), eps }, &["alpha", "eps"]),
+                "adagrad" => (OptimizerKind::Adagrad { eps }, &["eps"]),
                 "muon" => {
                     let momentum = o.momentum.unwrap_or(0.95);
-                    (Rule::Muon { momentum, beta1, beta2, eps }, &["momentum", "beta1", "beta2", "eps"])
+                    (OptimizerKind::Muon { momentum, beta1, beta2, eps }, &["momentum", "beta1", "beta2", "eps"])
                 }
-                other => return Err(Error::config(format!("there is no optimiser.rule '{other}'"))),
+                other => return Err(Error::config(format!("optimizer.name is '{other}'; there is no such optimizer"))),
             };
-            let given = [
+            let set = [
                 ("beta1", o.beta1.is_some()),
                 ("beta2", o.beta2.is_some()),
                 ("eps", o.eps.is_some()),
@@ -319,39 +329,40 @@ impl RunConfig {
                 ("nesterov", o.nesterov.is_some()),
                 ("alpha", o.alpha.is_some()),
             ];
-            if let Some((unused, _)) = given.iter().find(|(name, given)| *given && !used.contains(name)) {
+            if let Some((unused, _)) = set.iter().find(|(name, is_set)| *is_set && !used.contains(name)) {
                 let used = used.join(", ");
                 return Err(Error::config(format!(
-                    "optimiser.{unused} means nothing to the rule {name}, which has {used}"
+                    "optimizer.{unused} has no effect: optimizer {name} has only {used}"
                 )));
             }
-            rule.check()?;
-            Ok(rule)
+            kind.check()?;
+            Ok(kind)
         })
     }
 
-    /// The files of the data.
+    /// Returns the data sources.
     #[track_caller]
-    pub fn sources(&self) -> Result<Vec<Source>> {
+    pub fn sources(&self) -> Result<Vec<DataSource>> {
         located(|| {
             let d = &self.data;
             let Some(paths) = d.path.as_ref().filter(|paths| !paths.is_empty()) else {
-                return Err(Error::config("there is no data to train on; name files or folders as data.path (--data)"));
+                return Err(Error::config("no training data: set data.path (--data) to files or folders"));
             };
             let source = |path: &PathBuf| {
-                let source = Source::new(path).format(d.format.unwrap_or_default());
+                let source = DataSource::new(path).format(d.format.unwrap_or_default());
                 d.field.iter().fold(source, |source, field| source.field(field.clone()))
             };
             Ok(paths.iter().map(source).collect())
         })
     }
 
-    /// The same settings with everything said that does not depend on model, tokenizer and device.
+    /// Returns these settings with all defaults filled in, except those that depend on model,
+    /// tokenizer or device.
     #[track_caller]
     pub fn resolved(&self) -> Result<RunConfig> {
         located(|| {
             let mut all = self.clone();
-            let RunConfig { model, data, train, optimiser, rate } = &mut all;
+            let RunConfig { model, data, train, optimizer, schedule } = &mut all;
             if model.from.is_none() {
                 model.name.get_or_insert("tiny".into());
             }
@@ -361,9 +372,10 @@ impl RunConfig {
             }
             data.field.get_or_insert("text".into());
             data.format.get_or_insert_default();
-            let validation = *data.validation.get_or_insert(0.05);
-            if !(0.0..1.0).contains(&validation) {
-                return Err(Error::config(format!("data.validation is {validation}; it is a part, from 0 to below 1")));
+            let fraction = *data.validation_fraction.get_or_insert(0.05);
+            if !(0.0..1.0).contains(&fraction) {
+                let what = format!("data.validation_fraction is {fraction}; it must be from 0 to below 1");
+                return Err(Error::config(what));
             }
             train.device.get_or_insert("auto".into());
             let steps = *train.steps.get_or_insert(1000);
@@ -373,58 +385,77 @@ impl RunConfig {
             train.eval_every.get_or_insert(100);
             train.eval_batches.get_or_insert(16);
             train.save_every.get_or_insert(200);
-            train.keep.get_or_insert(3);
-            train.checkpointing.get_or_insert(false);
+            train.keep_checkpoints.get_or_insert(3);
+            train.activation_checkpointing.get_or_insert(false);
             train.sample_every.get_or_insert(0);
             train.sample_tokens.get_or_insert(64);
-            train.prompt.get_or_insert_default();
-            optimiser.rule.get_or_insert("adamw".into());
-            optimiser.decay.get_or_insert(0.1);
-            let clip = *optimiser.clip.get_or_insert(1.0);
-            if clip < 0.0 {
+            train.sample_prompt.get_or_insert_default();
+            optimizer.name.get_or_insert("adamw".into());
+            let weight_decay = *optimizer.weight_decay.get_or_insert(0.1);
+            let clip_norm = *optimizer.clip_norm.get_or_insert(1.0);
+            if clip_norm < 0.0 {
                 return Err(Error::config(format!(
-                    "optimiser.clip is {clip}; it must be above 0, or 0 for no clipping"
+                    "optimizer.clip_norm is {clip_norm}; it must be 0 or more (0 disables clipping)"
                 )));
             }
-            let decay = optimiser.decay.unwrap_or(0.0);
-            if decay < 0.0 {
-                return Err(Error::config(format!("optimiser.decay is {decay}; it must not be negative")));
+            if weight_decay < 0.0 {
+                let what = format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more");
+                return Err(Error::config(what));
             }
-            let usual = Rate::default();
-            rate.highest.get_or_insert(usual.highest);
-            rate.lowest.get_or_insert(usual.lowest);
-            rate.warmup.get_or_insert((steps / 20).min(1000));
-            rate.fall.get_or_insert(usual.fall);
-            let rule = all.rule()?;
-            all.optimiser.set_rule(&rule);
-            all.rates().check()?;
+            let default = LrSchedule::default();
+            let lr = *schedule.lr.get_or_insert(default.lr);
+            match schedule.min_lr {
+                Some(_) if schedule.min_lr_ratio.is_some() => {
+                    let what = "schedule.min_lr and schedule.min_lr_ratio are both set; keep only one of them";
+                    return Err(Error::config(what));
+                }
+                Some(min_lr) if !(0.0..=lr).contains(&min_lr) => {
+                    let what = format!("schedule.min_lr is {min_lr}; it must be from 0 to schedule.lr, {lr}");
+                    return Err(Error::config(what));
+                }
+                Some(_) => {}
+                None => {
+                    schedule.min_lr_ratio.get_or_insert(default.min_lr_ratio);
+                }
+            }
+            schedule.warmup.get_or_insert((steps / 20).min(1000));
+            schedule.decay.get_or_insert(default.decay);
+            let kind = all.optimizer_kind()?;
+            all.optimizer.set_kind(&kind);
+            all.lr_schedule().check()?;
             Ok(all)
         })
     }
 
-    /// The learning rates.
-    pub fn rates(&self) -> Rate {
-        let (r, usual) = (&self.rate, Rate::default());
-        Rate {
-            highest: r.highest.unwrap_or(usual.highest),
-            lowest: r.lowest.unwrap_or(usual.lowest),
-            warmup: r.warmup.unwrap_or(usual.warmup),
-            fall: r.fall.unwrap_or(usual.fall),
+    /// Returns the learning-rate schedule.
+    pub fn lr_schedule(&self) -> LrSchedule {
+        let (schedule, default) = (&self.schedule, LrSchedule::default());
+        let lr = schedule.lr.unwrap_or(default.lr);
+        LrSchedule {
+            lr,
+            min_lr_ratio: match schedule.min_lr {
+                Some(min_lr) => min_lr / lr,
+                None => schedule.min_lr_ratio.unwrap_or(default.min_lr_ratio),
+            },
+            warmup: schedule.warmup.unwrap_or(default.warmup),
+            decay: schedule.decay.unwrap_or(default.decay),
         }
     }
 }
 
-impl OptimiserSection {
-    /// Writes the hyperparameters of a rule, so that none depends on a default.
-    fn set_rule(&mut self, rule: &Rule) {
-        match *rule {
-            Rule::Adamw { beta1, beta2, eps } | Rule::Adam { beta1, beta2, eps } => {
+impl OptimizerSection {
+    /// Sets all hyperparameters, so that none depends on a default.
+    fn set_kind(&mut self, kind: &OptimizerKind) {
+        match *kind {
+            OptimizerKind::AdamW { beta1, beta2, eps } | OptimizerKind::Adam { beta1, beta2, eps } => {
                 (self.beta1, self.beta2, self.eps) = (Some(beta1), Some(beta2), Some(eps));
             }
-            Rule::Sgd { momentum, nesterov } => (self.momentum, self.nesterov) = (Some(momentum), Some(nesterov)),
-            Rule::Rmsprop { alpha, eps } => (self.alpha, self.eps) = (Some(alpha), Some(eps)),
-            Rule::Adagrad { eps } => self.eps = Some(eps),
-            Rule::Muon { momentum, beta1, beta2, eps } => {
+            OptimizerKind::Sgd { momentum, nesterov } => {
+                (self.momentum, self.nesterov) = (Some(momentum), Some(nesterov))
+            }
+            OptimizerKind::RmsProp { alpha, eps } => (self.alpha, self.eps) = (Some(alpha), Some(eps)),
+            OptimizerKind::Adagrad { eps } => self.eps = Some(eps),
+            OptimizerKind::Muon { momentum, beta1, beta2, eps } => {
                 (self.beta1, self.beta2, self.eps) = (Some(beta1), Some(beta2), Some(eps));
                 self.momentum = Some(momentum);
             }
@@ -433,7 +464,7 @@ impl OptimiserSection {
 }
 
 fn from_table(table: Table) -> Result<RunConfig> {
-    // The table is checked key by key, so this fails only where that table and these types differ.
+    // `keys.rs` has checked every key, so this fails only if `KEYS` and the sections disagree.
     table
         .try_into()
         .map_err(|error: toml::de::Error| Error::config(error.message().lines().collect::<Vec<_>>().join(", ")))

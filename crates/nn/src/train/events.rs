@@ -1,4 +1,4 @@
-//! Event files that TensorBoard reads: records in frames with checksums, each a protocol buffer of one scalar or more.
+//! TensorBoard event files: framed records with checksums, each a protocol buffer with scalars.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -7,24 +7,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{Error, Result};
 
-/// An event file that is being written.
-pub(crate) struct Events {
+/// Writer of an event file.
+pub(crate) struct EventWriter {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
-impl Events {
-    /// A new file in a folder. What other files there hold of steps after `step` no longer counts.
-    pub fn create(folder: &Path, step: u64) -> Result<Events> {
+impl EventWriter {
+    /// Creates a new file in a folder. TensorBoard then ignores steps after `step` in older files.
+    pub fn create(folder: &Path, step: u64) -> Result<EventWriter> {
         let name = |n: u32| format!("events.out.tfevents.{:010}.bornite.{}.{n}", now() as u64, std::process::id());
-        // Readers take files in the order of their names; one made in the same second comes after.
+        // Readers order files by name; a file of the same second gets the next number.
         for n in 0.. {
             let path = folder.join(name(n));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
                 Ok(file) => {
-                    let mut events = Events { path, file: BufWriter::new(file) };
+                    let mut events = EventWriter { path, file: BufWriter::new(file) };
                     events.write(&event(0, &field_bytes(3, b"brain.Event:2")))?;
-                    // A session that starts at the next step.
+                    // Session log: a session starts at the next step.
                     events.write(&event(step + 1, &field_bytes(7, &field_varint(1, 1))))?;
                     events.flush()?;
                     return Ok(events);
@@ -33,10 +33,10 @@ impl Events {
                 Err(error) => return Err(Error::io("write", &path)(error)),
             }
         }
-        Err(Error::file(folder, "has no free name for an event file"))
+        Err(Error::file(folder, "has no unused name for an event file"))
     }
 
-    /// Scalars of a step, by name.
+    /// Writes the scalars of a step.
     pub fn scalars(&mut self, step: u64, scalars: &[(&str, f64)]) -> Result<()> {
         let mut summary = vec![];
         for (name, value) in scalars {
@@ -52,7 +52,7 @@ impl Events {
         self.file.write_all(&framed(record)).map_err(Error::io("write", &self.path))
     }
 
-    /// Hands what was written to the system.
+    /// Flushes the buffer.
     pub fn flush(&mut self) -> Result<()> {
         self.file.flush().map_err(Error::io("write", &self.path))
     }
@@ -62,12 +62,12 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// An `Event`: its time, its step and what it holds.
-fn event(step: u64, what: &[u8]) -> Vec<u8> {
+/// Encodes an `Event` of time, step and content.
+fn event(step: u64, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![1 << 3 | 1]; // wall_time, 64 bits
     bytes.extend(now().to_le_bytes());
     bytes.extend(field_varint(2, step));
-    bytes.extend(what);
+    bytes.extend(content);
     bytes
 }
 
@@ -89,18 +89,18 @@ fn field_bytes(number: u8, value: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2][..], &varint(value.len() as u64), value].concat()
 }
 
-/// A record as TFRecord files hold it: length, its checksum, bytes, their checksum.
+/// Frames a TFRecord: length, checksum of the length, bytes, checksum of the bytes.
 fn framed(record: &[u8]) -> Vec<u8> {
     let length = (record.len() as u64).to_le_bytes();
     [&length[..], &masked(&length).to_le_bytes(), record, &masked(record).to_le_bytes()].concat()
 }
 
-/// The format turns checksums so that those of data which hold checksums are no special case.
+/// Masked CRC of the TFRecord format, so that data which contains CRCs is not a special case.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// CRC-32C (Castagnoli), bit by bit: records are short and few.
+/// CRC-32C (Castagnoli), bit by bit: records are few and short.
 fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_are_those_of_the_standard() {
+    fn crc32c_matches_the_standard() {
         // RFC 3720, B.4, and the usual check value.
         let cases: [(&[u8], u32); 4] =
             [(b"", 0), (b"123456789", 0xe306_9283), (&[0; 32], 0x8a91_36aa), (&[0xff; 32], 0x62a8_ab43)];
@@ -124,10 +124,10 @@ mod tests {
     fn records_are_framed_scalars() {
         let folder = std::env::temp_dir().join(format!("bornite-events-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let mut events = Events::create(&folder, 300).unwrap();
+        let mut events = EventWriter::create(&folder, 300).unwrap();
         events.scalars(301, &[("loss", 1.5), ("rate", 0.25)]).unwrap();
         events.flush().unwrap();
-        assert_ne!(Events::create(&folder, 0).unwrap().path, events.path, "another name in the same second");
+        assert_ne!(EventWriter::create(&folder, 0).unwrap().path, events.path, "another name in the same second");
         let bytes = std::fs::read(&events.path).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         let (mut at, mut records) = (0, vec![]);

@@ -1,7 +1,7 @@
-//! What is trained, on the disk: the folder of a run, or one of Hugging Face.
+//! Trained models on disk: a run's folder or a Hugging Face folder.
 //!
-//! A run's folder holds `run.toml`, `environment.json`, `tokenizer.json`, `metrics.jsonl`, `events.out.tfevents.…`,
-//! `loss.svg`, `samples.txt`, and `checkpoints/` with `latest` and `best`.
+//! A run's folder holds `run.toml`, `environment.json`, `tokenizer.json`, `metrics.jsonl`,
+//! `events.out.tfevents.…`, `loss.svg`, `samples.txt`, and `checkpoints/` with `latest` and `best`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use bornite_support::tune::Record;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
-use super::estimate::{available, size};
 use super::learner::Learner;
-use super::metrics::Line;
+use super::metrics::StepMetrics;
 use super::precision::{LossScale, Precision};
-use crate::checkpoint::{Checkpoint, Contents, Keep, Store, Tensors, load_latest_of};
-use crate::data::{Cursor, Dataset, Plan};
+use super::workload::{available_bytes, format_bytes};
+use crate::checkpoint::{Checkpoint, CheckpointContents, CheckpointStore, Keep, Tensors, load_latest_of};
+use crate::data::{BatchOptions, DataCursor, TokenDataset};
 use crate::error::located;
-use crate::generate::Generator;
+use crate::generate::TextGenerator;
 use crate::inputs::{LossInputs, unpack_outputs};
 use crate::model::{Gpt, GptConfig};
 use crate::parameters::Context;
@@ -29,108 +29,115 @@ pub(crate) const CONFIG: &str = "run.toml";
 pub(crate) const TOKENIZER: &str = "tokenizer.json";
 pub(crate) const CHECKPOINTS: &str = "checkpoints";
 pub(crate) const SAMPLES: &str = "samples.txt";
-/// The group of a checkpoint that holds what the optimiser keeps.
+/// Checkpoint group that contains the optimizer state.
 pub(crate) const MOMENTS: &str = "moments";
 
-/// What a checkpoint of a run knows beside tensors.
+/// State of a run in a checkpoint, without tensors. Aliases are the names of earlier releases.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// The model, whole.
+    /// Model architecture.
     pub model: GptConfig,
-    /// The settings.
+    /// Settings of the run.
     pub config: RunConfig,
-    /// A hash of the tokenizer.
-    pub tokenizer: String,
-    /// Where in the data the next batch starts; none of a model that was imported.
-    pub cursor: Option<Cursor>,
-    /// The factor of the loss.
-    pub scale: LossScale,
-    /// Whether the last step moved parameters, where the factor does not know of it yet.
-    pub unapplied: Option<bool>,
-    /// Seconds of training.
-    pub seconds: f64,
-    /// The last step's numbers, if its evaluation or sample was interrupted and is still to be made.
-    #[serde(default)]
-    pub pending: Option<Line>,
-    /// Bytes of `samples.txt`; none of checkpoints that do not know.
-    #[serde(default)]
-    pub samples: Option<u64>,
-    /// Choices of kernels: a resumed run computes with the same.
+    /// [`Tokenizer::fingerprint`].
+    #[serde(alias = "tokenizer")]
+    pub tokenizer_fingerprint: String,
+    /// Position of the next batch in the data; `None` for an imported model.
+    #[serde(alias = "cursor")]
+    pub data_cursor: Option<DataCursor>,
+    /// Loss scale.
+    #[serde(alias = "scale")]
+    pub loss_scale: LossScale,
+    /// True if the gradients of the last step were finite; set if the loss scale was not updated
+    /// for it yet.
+    #[serde(alias = "unapplied")]
+    pub pending_scale_update: Option<bool>,
+    /// Training time.
+    #[serde(alias = "seconds")]
+    pub elapsed_seconds: f64,
+    /// Metrics of the last step, if its evaluation or sample was interrupted and must be repeated.
+    #[serde(default, alias = "pending")]
+    pub pending_metrics: Option<StepMetrics>,
+    /// Size of `samples.txt`; `None` in checkpoints of releases that did not record it.
+    #[serde(default, alias = "samples")]
+    pub samples_bytes: Option<u64>,
+    /// Tuned kernel choices, which a resumed run reuses.
     pub tuning: Vec<Record>,
 }
 
-/// A model with its parameters and tokenizer.
-pub struct Trained {
-    /// The model.
+/// A trained model: architecture, weights and tokenizer.
+pub struct TrainedModel {
+    /// Architecture.
     pub gpt: Gpt,
     /// Parameters in f32, by name.
     pub parameters: Tensors,
-    /// Its tokenizer.
+    /// Tokenizer.
     pub tokenizer: Tokenizer,
-    /// The arithmetic that it was trained in.
+    /// Precision that it was trained in.
     pub precision: Precision,
-    /// Steps it was trained for.
+    /// Number of training steps.
     pub step: u64,
-    /// The run's settings, where it is a run.
+    /// Settings of the run; `None` for a Hugging Face folder.
     pub config: Option<RunConfig>,
-    /// What whoever asked should know: that the latest checkpoint is damaged, say.
+    /// Message for the user, such as a damaged latest checkpoint.
     pub note: Option<String>,
     device: Device,
 }
 
-/// The tokenizer of a name that needs no data: `bytes`, `gpt2`, or the path of a `tokenizer.json`.
+/// Returns the tokenizer `bytes` or `gpt2`, or reads the `tokenizer.json` at a path.
 #[track_caller]
 pub fn named_tokenizer(name: &str) -> Result<Tokenizer> {
     located(|| match name {
         "bytes" => Ok(Tokenizer::bytes()),
         "gpt2" => Ok(Tokenizer::gpt2()),
         _ if name.starts_with("bpe:") => Err(Error::config(format!(
-            "'{name}' is learned from data; here it must be bytes, gpt2 or a tokenizer.json"
+            "tokenizer '{name}' is trained on data, which is not possible here; use bytes, gpt2 or a tokenizer.json"
         ))),
         path if Path::new(path).is_dir() => Tokenizer::read(Path::new(path).join(TOKENIZER)),
         path if !path.contains('/') && !Path::new(path).exists() => Err(Error::config(format!(
-            "there is no tokenizer '{path}'; it is one of bytes, gpt2, bpe:N or the path of a tokenizer.json"
+            "there is no tokenizer '{path}'; use bytes, gpt2, bpe:N or the path of a tokenizer.json"
         ))),
         path => Tokenizer::read(path),
     })
 }
 
-/// The tokenizer of a run's folder.
-pub(crate) fn own_tokenizer(folder: &Path) -> Result<Tokenizer> {
+/// Reads the tokenizer of a run's folder.
+pub(crate) fn run_tokenizer(folder: &Path) -> Result<Tokenizer> {
     let path = folder.join(TOKENIZER);
     files::check_plain(&path)?;
     Tokenizer::read(&path)
 }
 
-/// Refuses a tokenizer that has tokens which a model has no rows for.
+/// Rejects a tokenizer with more tokens than the model's vocabulary.
 pub(crate) fn check_tokenizer(tokenizer: &Tokenizer, model: &GptConfig) -> Result<()> {
-    let (tokens, rows) = (tokenizer.vocabulary(), model.vocabulary);
-    if tokens <= rows {
+    let (tokens, vocabulary) = (tokenizer.vocabulary(), model.vocabulary);
+    if tokens <= vocabulary {
         return Ok(());
     }
     Err(Error::tokenizer(format!(
-        "it has {tokens} tokens, and the model was made for {rows}; use the tokenizer that the model was trained with"
+        "it has {tokens} tokens, but the model's vocabulary has {vocabulary}; use the tokenizer that the model was trained with"
     )))
 }
 
-impl Trained {
-    /// What a learner has become.
-    pub fn of(learner: &Learner, tokenizer: Tokenizer, precision: Precision) -> Trained {
+impl TrainedModel {
+    /// Takes the current weights of a learner.
+    pub fn from_learner(learner: &Learner, tokenizer: Tokenizer, precision: Precision) -> TrainedModel {
         let [parameters, _] = learner.tensors();
         let (gpt, step, device) = (learner.gpt().clone(), learner.steps(), learner.device());
-        Trained { gpt, parameters, tokenizer, precision, step, config: None, note: None, device }
+        TrainedModel { gpt, parameters, tokenizer, precision, step, config: None, note: None, device }
     }
 
-    /// Loads the latest checkpoint of a run, or a folder of Hugging Face. `tokenizer` replaces the folder's own.
+    /// Loads the latest checkpoint of a run, or a Hugging Face folder. `tokenizer` overrides the
+    /// folder's tokenizer.
     #[track_caller]
-    pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
+    pub fn open(folder: impl AsRef<Path>, tokenizer: Option<&str>, device: Device) -> Result<TrainedModel> {
         located(|| {
             let folder = folder.as_ref();
             let checkpoints = folder.join(CHECKPOINTS);
             let trained = if checkpoints.is_dir() {
-                Trained::open_run(folder, tokenizer, device)?
+                TrainedModel::open_run(folder, tokenizer, device)?
             } else if folder.join("config.json").is_file() {
-                Trained::open_hugging_face(folder, tokenizer, device)?
+                TrainedModel::open_hugging_face(folder, tokenizer, device)?
             } else {
                 fs::metadata(folder).map_err(Error::io("open", folder))?;
                 let what =
@@ -142,53 +149,58 @@ impl Trained {
         })
     }
 
-    fn open_run(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
-        let loaded = load_latest_of(&folder.join(CHECKPOINTS), device, true, Contents::Weights)?;
-        let state: State = loaded.checkpoint.state_as()?;
+    fn open_run(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<TrainedModel> {
+        let loaded = load_latest_of(&folder.join(CHECKPOINTS), device, true, CheckpointContents::Weights)?;
+        let mut checkpoint = loaded.checkpoint;
+        rename_retired_tensors(&mut checkpoint);
+        let state: State = checkpoint.state_as()?;
         let tokenizer = match tokenizer {
             Some(name) => named_tokenizer(name)?,
-            None => own_tokenizer(folder)?,
+            None => run_tokenizer(folder)?,
         };
         state.model.check()?;
-        Ok(Trained {
+        Ok(TrainedModel {
             gpt: Gpt::new(state.model)?,
-            parameters: loaded.checkpoint.weights,
+            parameters: checkpoint.weights,
             tokenizer,
             precision: state.config.train.precision.unwrap_or_default(),
-            step: loaded.checkpoint.step,
+            step: checkpoint.step,
             config: Some(state.config),
             note: loaded.note,
             device,
         })
     }
 
-    fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<Trained> {
+    fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<TrainedModel> {
         let (gpt, parameters) = Gpt::import(folder, device)?;
-        let own = Some(folder.join(TOKENIZER)).filter(|path| path.is_file());
-        let tokenizer = match (tokenizer, own) {
+        let file = Some(folder.join(TOKENIZER)).filter(|path| path.is_file());
+        let tokenizer = match (tokenizer, file) {
             (Some(name), _) => named_tokenizer(name)?,
             (None, Some(path)) => Tokenizer::read(path)?,
             (None, None) if gpt.config().vocabulary == 50_257 => Tokenizer::gpt2(),
             (None, None) => {
-                return Err(Error::file(folder, "has no tokenizer.json; name one with --tokenizer"));
+                return Err(Error::file(folder, "has no tokenizer.json; specify a tokenizer with --tokenizer"));
             }
         };
         let (precision, config) = (Precision::F32, None);
-        Ok(Trained { gpt, parameters, tokenizer, precision, step: 0, config, note: None, device })
+        Ok(TrainedModel { gpt, parameters, tokenizer, precision, step: 0, config, note: None, device })
     }
 
-    /// The parameters in the arithmetic that the model runs in.
+    /// Returns the weights in the data type of `precision`.
     #[track_caller]
     pub fn weights(&self) -> Result<Arena> {
         located(|| {
             let mut named = vec![];
             for p in self.gpt.parameters().iter() {
                 let Some(tensor) = self.parameters.get(&p.name) else {
-                    return Err(Error::config(format!("the checkpoint has no '{}'", p.name)));
+                    return Err(Error::config(format!("the checkpoint has no tensor '{}'", p.name)));
                 };
                 if tensor.shape()? != p.shape {
                     let found = tensor.shape()?;
-                    return Err(Error::config(format!("'{}' is {found:?}, and the model needs {:?}", p.name, p.shape)));
+                    return Err(Error::config(format!(
+                        "tensor '{}' of the checkpoint has shape {found:?}; the model expects {:?}",
+                        p.name, p.shape
+                    )));
                 }
                 named.push((&p.name[..], tensor.cast(self.precision.dtype())));
             }
@@ -197,44 +209,47 @@ impl Trained {
         })
     }
 
-    /// The model, ready to write texts of up to `length` tokens with their prompts, or of the context if that is less.
+    /// Returns a generator with a key/value cache for `length` tokens, prompt included, at most the
+    /// context length.
     #[track_caller]
-    pub fn generator(&self, length: usize) -> Result<Generator> {
-        located(|| Generator::new(&self.gpt, &self.weights()?, self.precision, length))
+    pub fn generator(&self, length: usize) -> Result<TextGenerator> {
+        located(|| TextGenerator::new(&self.gpt, &self.weights()?, self.precision, length))
     }
 
-    /// The mean loss over data, in order, on at most so many batches; with the number of batches.
+    /// Returns the mean loss over the first `max_batches` batches of `data`, in order, and the
+    /// number of batches.
     #[track_caller]
-    pub fn loss(&self, data: &Dataset, batch: usize, context: usize, most: u64) -> Result<(f64, u64)> {
+    pub fn loss(&self, data: &TokenDataset, batch: usize, context: usize, max_batches: u64) -> Result<(f64, u64)> {
         located(|| {
-            let windows = data.len().saturating_sub(1) / context.max(1) as u64;
-            self.check_logits(batch.min(windows as usize), context)?;
+            let sequences = data.len().saturating_sub(1) / context.max(1) as u64;
+            self.check_logits(batch.min(sequences as usize), context)?;
             let (gpt, weights) = (self.gpt.clone(), self.weights()?);
             let loss = trace(move |inputs| {
                 let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
                 let loss = gpt.loss(&Context::new(weights.tensors()), tokens, targets);
                 Ok((vec![loss.cast(DType::F32)], vec![]))
             });
-            let of = |x: &Tensor, y: &Tensor| -> Result<f64> {
-                let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
+            let batch_loss = |tokens: &Tensor, targets: &Tensor| -> Result<f64> {
+                let inputs = LossInputs { tokens: tokens.clone(), targets: targets.clone() }.into_list();
                 let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
                 Ok(loss.item()?)
             };
-            mean_loss(data, batch, context, most, self.device, &of)
+            mean_loss(data, batch, context, max_batches, self.device, &batch_loss)
         })
     }
 
-    /// Refuses a batch whose logits alone do not fit into memory: the context of a rotary model is bounded by nothing else.
+    /// Rejects a batch whose logits alone do not fit into memory: nothing else bounds the context
+    /// of a RoPE model.
     fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
         let sizes = [batch, context, self.gpt.config().vocabulary, 4];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
-        match available(self.device).filter(|available| bytes > u128::from(*available)) {
+        match available_bytes(self.device).filter(|available| bytes > u128::from(*available)) {
             None => Ok(()),
             Some(available) => Err(Error::config(format!(
-                "the logits of a batch of {batch} × {context} tokens need {}, and {} has {}; lower the batch or the context",
-                size(bytes),
+                "the logits of a batch of {batch} × {context} tokens need {}, but {} has {}; lower the batch size or the context",
+                format_bytes(bytes),
                 self.device,
-                size(available.into())
+                format_bytes(available.into())
             ))),
         }
     }
@@ -245,14 +260,14 @@ impl Trained {
         self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))
     }
 
-    /// Makes the folder of a run with this model as its checkpoint of step 0.
+    /// Creates a run's folder with this model as the checkpoint of step 0.
     #[track_caller]
     pub fn save_as_run(&self, folder: impl AsRef<Path>) -> Result<PathBuf> {
         located(|| {
             let folder = folder.as_ref();
             let checkpoints = folder.join(CHECKPOINTS);
-            claim(folder)?;
-            let mut store = Store::open(&checkpoints, Keep { last: 1, best: false })?;
+            claim_run_folder(folder)?;
+            let mut store = CheckpointStore::open(&checkpoints, Keep { last: 1, best: false })?;
             let mut config = RunConfig::default();
             config.set_gpt(self.gpt.config());
             config.train.precision = Some(self.precision);
@@ -261,13 +276,13 @@ impl Trained {
             let state = State {
                 model: self.gpt.config().clone(),
                 config,
-                tokenizer: self.tokenizer.fingerprint().into(),
-                cursor: None,
-                scale: LossScale::new(self.precision),
-                unapplied: None,
-                seconds: 0.0,
-                pending: None,
-                samples: None,
+                tokenizer_fingerprint: self.tokenizer.fingerprint().into(),
+                data_cursor: None,
+                loss_scale: LossScale::new(self.precision),
+                pending_scale_update: None,
+                elapsed_seconds: 0.0,
+                pending_metrics: None,
+                samples_bytes: None,
                 tuning: vec![],
             };
             let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);
@@ -276,23 +291,45 @@ impl Trained {
     }
 }
 
-/// The mean of the losses of batches of data, in order: all windows, or so many batches.
+/// Suffixes of tensor names in checkpoints of earlier releases, with the current ones.
+const RETIRED_TENSORS: [(&str, &str); 2] =
+    [("tokens.weight", "token_embedding.weight"), ("places.weight", "position_embedding.weight")];
+
+/// Gives the tensors of a checkpoint of an earlier release their current names.
+pub(crate) fn rename_retired_tensors(checkpoint: &mut Checkpoint) {
+    for tensors in std::iter::once(&mut checkpoint.weights).chain(checkpoint.groups.values_mut()) {
+        for (retired, current) in RETIRED_TENSORS {
+            // Optimizer state has a prefix, such as `moment0.`.
+            let is_retired = |name: &String| {
+                name.strip_suffix(retired).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('.'))
+            };
+            for name in tensors.keys().filter(|name| is_retired(name)).cloned().collect::<Vec<_>>() {
+                if let Some(tensor) = tensors.remove(&name) {
+                    tensors.insert(format!("{}{current}", name.trim_end_matches(retired)), tensor);
+                }
+            }
+        }
+    }
+}
+
+/// Returns the mean of `loss` over at most `max_batches` batches of `data`, in order, and the
+/// number of batches.
 pub(crate) fn mean_loss(
-    data: &Dataset,
+    data: &TokenDataset,
     batch: usize,
     context: usize,
-    most: u64,
+    max_batches: u64,
     device: Device,
     loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
 ) -> Result<(f64, u64)> {
-    if most == 0 {
-        return Err(Error::config("a loss over 0 batches has no value; ask for at least one batch"));
+    if max_batches == 0 {
+        return Err(Error::config("the loss over 0 batches is undefined; request at least one batch"));
     }
-    // No batch has a window twice: one would count more than others.
-    let windows = data.len().saturating_sub(1) / context.max(1) as u64;
-    let batch = batch.min(windows.max(1) as usize);
-    let mut batches = data.batches(&Plan { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
-    let count = (windows / batch as u64).min(most).max(1);
+    // No sequence is used twice, which would weight it more than others.
+    let sequences = data.len().saturating_sub(1) / context.max(1) as u64;
+    let batch = batch.min(sequences.max(1) as usize);
+    let mut batches = data.batches(&BatchOptions { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
+    let count = (sequences / batch as u64).min(max_batches).max(1);
     let mut sum = 0.0;
     for _ in 0..count {
         let Some(next) = batches.next() else { break };
@@ -303,14 +340,15 @@ pub(crate) fn mean_loss(
     Ok((sum / count as f64, count))
 }
 
-/// Makes a folder for a run, and refuses one in which a run has saved something.
-pub(crate) fn claim(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(Error::io("make folder", folder))?;
+/// Creates a run's folder. A folder that already contains a checkpoint is an error.
+pub(crate) fn claim_run_folder(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(Error::io("create folder", folder))?;
     match crate::checkpoint::newest(folder.join(CHECKPOINTS)) {
         Ok(None) => Ok(()),
         Ok(Some(latest)) => {
             let name = latest.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let what = format!("holds a run already, up to {name}; go on with --resume or choose another folder");
+            let what =
+                format!("already contains a run, up to {name}; continue it with --resume or choose another folder");
             Err(Error::file(folder, what))
         }
         Err(error) => Err(error),
@@ -318,5 +356,35 @@ pub(crate) fn claim(folder: &Path) -> Result<()> {
 }
 
 pub(crate) fn state_json(state: &State) -> Result<serde_json::Value> {
-    serde_json::to_value(state).map_err(|error| Error::config(format!("the run's state cannot be written: {error}")))
+    serde_json::to_value(state).map_err(|error| Error::config(format!("cannot serialize the run's state: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_of_earlier_releases_is_read() {
+        let model = GptConfig::gpt2(257, 8, 1, 1, 8);
+        let line = r#"{"step":3,"loss":1.5,"rate":0.1,"norm":2.5,"tokens_per_second":4.0,"seconds":0.5,"memory":7,"skipped":true}"#;
+        let old = format!(
+            r#"{{"model":{},"config":{{"rate":{{"highest":0.2}}}},"tokenizer":"ab","seconds":1.25,"unapplied":false,"samples":9,
+            "cursor":{{"seed":1,"epoch":2,"position":3,"windows":4,"data":5}},"scale":{{"factor":8.0,"good":6}},
+            "pending":{line},"tuning":[]}}"#,
+            serde_json::to_string(&model).unwrap().replace("mlp_hidden", "hidden").replace("tied_embeddings", "tied"),
+        );
+        let state: State = serde_json::from_str(&old).unwrap();
+        assert_eq!((state.model.mlp_hidden, state.config.schedule.lr), (32, Some(0.2)));
+        assert_eq!((&state.tokenizer_fingerprint[..], state.elapsed_seconds), ("ab", 1.25));
+        assert_eq!((state.pending_scale_update, state.samples_bytes), (Some(false), Some(9)));
+        let cursor = DataCursor { seed: 1, epoch: 2, position: 3, sequences: 4, fingerprint: 5 };
+        assert_eq!(state.data_cursor, Some(cursor));
+        assert_eq!(state.loss_scale, LossScale { scale: 8.0, good_steps: 6 });
+        let metrics = state.pending_metrics.unwrap();
+        assert_eq!((metrics.lr, metrics.grad_norm, metrics.memory_bytes), (0.1, Some(2.5), 7));
+        let written = serde_json::to_string(&state).unwrap();
+        for retired in ["rate", "unapplied", "windows", "factor", "cursor", "pending", "tokenizer", "seconds"] {
+            assert!(!written.contains(&format!("\"{retired}\":")), "{retired}: {written}");
+        }
+    }
 }

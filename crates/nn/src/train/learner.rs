@@ -1,4 +1,5 @@
-//! A model that learns: parameters, optimiser and the compiled steps, apart from data, files and time.
+//! A model in training: parameters, optimizer and the traced steps. Knows nothing about data, files
+//! or time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,250 +15,255 @@ use super::precision::{LossScale, Precision};
 use crate::dropout;
 use crate::error::located;
 use crate::inputs::{ApplyInputs, GradientInputs, LossInputs, StepInputs, unpack_outputs};
-use crate::model::{Cache, Gpt};
-use crate::optimiser::{Optimiser, Rule, StepScalars};
+use crate::model::{Gpt, KvCache};
+use crate::optimizer::{Optimizer, OptimizerKind, StepScalars};
 use crate::parameters::Context;
 use crate::{Error, ErrorKind, Result};
 
-/// Batches of a step that may be queued on the device: more would take memory without end.
-const MOST_QUEUED: usize = 64;
+/// Maximum number of queued batches per step, which bounds the memory of their losses.
+const MAX_QUEUED_BATCHES: usize = 64;
 
-/// How a model is to learn.
+/// Options of a [`Learner`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Learning {
-    /// The optimiser's rule.
-    pub rule: Rule,
-    /// Weight decay of matrices.
-    pub decay: f64,
-    /// Largest norm of the gradients.
-    pub clip: Option<f64>,
-    /// Arithmetic.
+pub struct LearnerOptions {
+    /// Optimizer.
+    pub optimizer: OptimizerKind,
+    /// Weight decay, applied to matrices only.
+    pub weight_decay: f64,
+    /// Maximum global gradient norm.
+    pub clip_norm: Option<f64>,
+    /// Precision.
     pub precision: Precision,
-    /// Batches whose gradients are summed before a step.
+    /// Gradient accumulation: batches per step.
     pub accumulate: usize,
-    /// Seed of parameters and dropout.
+    /// Seed of initialization and dropout.
     pub seed: u64,
 }
 
-/// A model with its parameters and what changes them.
+/// A model with its parameters, optimizer state and traced training steps.
 pub struct Learner {
     gpt: Gpt,
-    learning: Learning,
+    options: LearnerOptions,
     device: Device,
     /// f32.
     parameters: Arena,
-    /// What the model runs on: the parameters, or their copy in 16 bits.
+    /// Weights that the model runs on: the parameters or their 16-bit copy.
     weights: Arena,
-    optimiser: Optimiser,
-    /// Sums of gradients over batches, where there are several a step.
+    optimizer: Optimizer,
+    /// Accumulated gradients, if a step has several batches.
     gradients: Option<Arena>,
-    scale: LossScale,
+    loss_scale: LossScale,
     steps: u64,
-    /// One step from one batch.
-    whole: Trace<'static>,
-    /// The gradients of one batch, added to the sums.
-    add: Trace<'static>,
-    /// A step from the sums.
-    apply: Trace<'static>,
-    /// The loss of a batch.
+    /// A step from one batch.
+    single_batch_step: Trace<'static>,
+    /// Adds the gradients of one batch to the accumulated ones.
+    accumulate_gradients: Trace<'static>,
+    /// A step from the accumulated gradients.
+    apply_gradients: Trace<'static>,
+    /// Loss of a batch.
     loss: Trace<'static>,
 }
 
-/// What a step found, once it is there.
-pub struct Outcome {
-    /// Losses of batches that were not read yet, and their number with those that were.
+/// A step that was launched; [`wait`](PendingStep::wait) returns its result.
+pub struct PendingStep {
+    /// Losses of batches that were not read yet.
     losses: VecDeque<Tensor>,
-    count: usize,
-    /// Sum of the losses that were read, each divided by `count`.
-    read: f64,
-    norm: Tensor,
-    /// The factor that the loss was scaled by.
-    scale: f64,
+    /// Number of batches.
+    batches: usize,
+    /// Sum of the losses that were read, each divided by `batches`.
+    partial_loss: f64,
+    grad_norm: Tensor,
+    /// Factor of the loss.
+    loss_scale: f64,
 }
 
-/// Numbers about a step.
+/// Result of a step.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Measured {
-    /// The mean loss.
+pub struct StepResult {
+    /// Mean loss of its batches.
     pub loss: f64,
-    /// The norm of the gradients before clipping.
-    pub norm: f64,
-    /// Whether parameters changed: gradients were finite.
-    pub moved: bool,
+    /// Global gradient norm before clipping.
+    pub grad_norm: f64,
+    /// True if the gradients were finite; otherwise the step was skipped.
+    pub finite: bool,
 }
 
-impl Outcome {
+impl PendingStep {
     /// Waits for the step.
     #[track_caller]
-    pub fn measure(&self) -> Result<Measured> {
+    pub fn wait(&self) -> Result<StepResult> {
         located(|| {
-            let mut loss = self.read;
-            for part in &self.losses {
-                loss += part.item()? / self.count as f64;
+            let mut loss = self.partial_loss;
+            for batch_loss in &self.losses {
+                loss += batch_loss.item()? / self.batches as f64;
             }
-            let norm = self.norm.item()?;
-            Ok(Measured { loss: loss / self.scale, norm, moved: norm.is_finite() })
+            let grad_norm = self.grad_norm.item()?;
+            Ok(StepResult { loss: loss / self.loss_scale, grad_norm, finite: grad_norm.is_finite() })
         })
     }
 }
 
 impl Learner {
-    /// A model at its beginning.
+    /// Creates a learner with newly initialized parameters.
     #[track_caller]
-    pub fn new(gpt: Gpt, learning: Learning, device: Device) -> Result<Learner> {
+    pub fn new(gpt: Gpt, options: LearnerOptions, device: Device) -> Result<Learner> {
         located(|| {
-            let parameters = gpt.parameters().arena(learning.seed, device)?;
-            Learner::with(gpt, learning, parameters)
+            let parameters = gpt.parameters().arena(options.seed, device)?;
+            Learner::from_parameters(gpt, options, parameters)
         })
     }
 
-    /// A model that starts from an arena of its parameters in f32.
+    /// Creates a learner that starts from an f32 arena of the model's parameters.
     #[track_caller]
-    pub fn with(gpt: Gpt, learning: Learning, parameters: Arena) -> Result<Learner> {
+    pub fn from_parameters(gpt: Gpt, options: LearnerOptions, parameters: Arena) -> Result<Learner> {
         located(|| {
-            if learning.accumulate == 0 {
+            if options.accumulate == 0 {
                 return Err(Error::config("train.accumulate is 0; it must be at least 1"));
             }
             let device = parameters.get().device()?;
-            let Learning { rule, decay, clip, precision, .. } = learning;
-            let optimiser = Optimiser::new(rule, decay, clip, gpt.parameters(), &parameters)?;
+            let LearnerOptions { optimizer, weight_decay, clip_norm, precision, .. } = options;
+            let optimizer = Optimizer::new(optimizer, weight_decay, clip_norm, gpt.parameters(), &parameters)?;
             let weights = match precision.dtype() {
                 DType::F32 => parameters.clone(),
                 dtype => parameters.like(dtype, 0.0)?,
             };
-            let several = learning.accumulate > 1;
-            let gradients = several.then(|| parameters.like(DType::F32, 0.0)).transpose()?;
-            let steps = Steps { gpt: gpt.clone(), learning, optimiser: optimiser.clone() };
+            let accumulates = options.accumulate > 1;
+            let gradients = accumulates.then(|| parameters.like(DType::F32, 0.0)).transpose()?;
+            let functions = StepFunctions { gpt: gpt.clone(), options, optimizer: optimizer.clone() };
             let arenas =
                 Arenas { parameters: parameters.clone(), weights: weights.clone(), gradients: gradients.clone() };
             let mut learner = Learner {
                 gpt,
-                learning,
+                options,
                 device,
                 parameters,
                 weights,
-                optimiser,
+                optimizer,
                 gradients,
-                scale: LossScale::new(precision),
+                loss_scale: LossScale::new(precision),
                 steps: 0,
-                whole: steps.clone().whole(arenas.clone()),
-                add: steps.clone().add(arenas.clone()),
-                apply: steps.clone().apply(arenas.clone()),
-                loss: steps.loss(arenas),
+                single_batch_step: functions.clone().single_batch_step(arenas.clone()),
+                accumulate_gradients: functions.clone().accumulate_gradients(arenas.clone()),
+                apply_gradients: functions.clone().apply_gradients(arenas.clone()),
+                loss: functions.loss(arenas),
             };
-            learner.round()?;
+            learner.update_weights()?;
             Ok(learner)
         })
     }
 
-    /// Makes the copy in 16 bits what the parameters are.
-    fn round(&mut self) -> Result<()> {
-        if self.learning.precision.dtype() != DType::F32 {
-            let rounded = self.parameters.get().cast(self.learning.precision.dtype());
+    /// Rounds the parameters into the 16-bit copy, if there is one.
+    fn update_weights(&mut self) -> Result<()> {
+        if self.options.precision.dtype() != DType::F32 {
+            let rounded = self.parameters.get().cast(self.options.precision.dtype());
             bornite::var::commit(&[], vec![self.weights.set(rounded)])?;
         }
         Ok(())
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn gpt(&self) -> &Gpt {
         &self.gpt
     }
 
-    /// Where it is.
+    /// Returns the device of the parameters.
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// The parameters, in f32.
+    /// Returns the f32 parameters.
     pub fn parameters(&self) -> &Arena {
         &self.parameters
     }
 
-    /// Steps made so far.
+    /// Returns the number of completed steps.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The factor of the loss.
-    pub fn scale(&self) -> LossScale {
-        self.scale
+    /// Returns the current loss scale.
+    pub fn loss_scale(&self) -> LossScale {
+        self.loss_scale
     }
 
-    /// What the factor is after a step that was measured.
-    pub fn rescale(&mut self, moved: bool) {
-        self.scale = self.scale.after(self.learning.precision, moved);
+    /// Updates the loss scale after a step whose gradients were finite or not.
+    pub fn update_loss_scale(&mut self, finite: bool) {
+        self.loss_scale = self.loss_scale.updated(self.options.precision, finite);
     }
 
-    /// A step from as many batches as are accumulated, each tokens and targets of `[batch, tokens]`. It returns before the
-    /// step is done.
+    /// Launches a step from [`LearnerOptions::accumulate`] batches of tokens and targets, each
+    /// `[batch, tokens]`. Returns before the step has finished.
     #[track_caller]
-    pub fn step(&mut self, batches: &[(Tensor, Tensor)], rate: f64) -> Result<Outcome> {
+    pub fn step(&mut self, batches: &[(Tensor, Tensor)], lr: f64) -> Result<PendingStep> {
         located(|| {
-            if batches.len() != self.learning.accumulate {
-                let what = format!("{} batches for a step of {}", batches.len(), self.learning.accumulate);
+            if batches.len() != self.options.accumulate {
+                let what =
+                    format!("step: found {} batches; expected accumulate = {}", batches.len(), self.options.accumulate);
                 return Err(Error::config(what));
             }
-            let outcome = self.step_from(&mut |n| Ok(batches.get(n).cloned()), rate)?;
-            outcome.ok_or_else(|| Error::config("a step without batches"))
+            let pending = self.step_from(&mut |n| Ok(batches.get(n).cloned()), lr)?;
+            pending.ok_or_else(|| Error::config("step: there are no batches"))
         })
     }
 
-    /// As [`step`](Learner::step), with batches made one after the other: `batch` receives the index of each. If it returns
-    /// `None`, or the step is interrupted (see [`bornite::runtime::interruptible`]), the parameters stay as they are, and `None` is
-    /// returned.
+    /// As [`step`](Learner::step), with batches from a callback that receives the index of each. If
+    /// it returns `None`, or the step is interrupted (see [`bornite::runtime::interruptible`]), the
+    /// parameters are unchanged and the result is `None`.
     #[track_caller]
     pub fn step_from(
         &mut self,
         batch: &mut dyn FnMut(usize) -> Result<Option<(Tensor, Tensor)>>,
-        rate: f64,
-    ) -> Result<Option<Outcome>> {
+        lr: f64,
+    ) -> Result<Option<PendingStep>> {
         located(|| {
             let device = self.device;
-            let number = self.steps + 1;
-            let scalars = self.optimiser.scalars(rate, number).tensor(device);
-            let loss_scale = Tensor::from_slice(&[self.scale.factor as f32], &[], device);
+            let step = self.steps + 1;
+            let scalars = self.optimizer.scalars(lr, step).tensor(device);
+            let loss_scale = Tensor::from_slice(&[self.loss_scale.scale as f32], &[], device);
             let random_state =
-                |n: usize| Tensor::from_slice(&dropout::state(self.learning.seed, number, n as u64), &[2], device);
-            let (precision, count) = (self.learning.precision, self.learning.accumulate);
-            let (mut losses, mut read) = (VecDeque::new(), 0.0);
-            let stepped = precision.within(|| -> Result<Option<Tensor>> {
+                |n: usize| Tensor::from_slice(&dropout::state(self.options.seed, step, n as u64), &[2], device);
+            let (precision, count) = (self.options.precision, self.options.accumulate);
+            let (mut losses, mut partial_loss) = (VecDeque::new(), 0.0);
+            let launched = precision.within(|| -> Result<Option<Tensor>> {
                 if self.gradients.is_none() {
                     let Some((tokens, targets)) = batch(0)? else { return Ok(None) };
                     let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state: random_state(0) };
-                    let [loss, norm] = unpack_outputs("train_step", self.whole.call(&inputs.into_list())?)?;
+                    let [loss, grad_norm] =
+                        unpack_outputs("train_step", self.single_batch_step.call(&inputs.into_list())?)?;
                     losses.push_back(loss);
-                    return Ok(Some(norm));
+                    return Ok(Some(grad_norm));
                 }
                 for n in 0..count {
                     let Some((tokens, targets)) = batch(n)? else { return Ok(None) };
                     let (loss_scale, random_state) = (loss_scale.clone(), random_state(n));
                     let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
-                    let [loss] = unpack_outputs("gradients", self.add.call(&inputs.into_list())?)?;
+                    let [loss] = unpack_outputs("gradients", self.accumulate_gradients.call(&inputs.into_list())?)?;
                     losses.push_back(loss);
-                    if losses.len() > MOST_QUEUED
+                    if losses.len() > MAX_QUEUED_BATCHES
                         && let Some(first) = losses.pop_front()
                     {
-                        read += first.item()? / count as f64;
+                        partial_loss += first.item()? / count as f64;
                     }
                 }
                 let inputs = ApplyInputs { scalars, loss_scale };
-                let [norm] = unpack_outputs("apply_gradients", self.apply.call(&inputs.into_list())?)?;
-                Ok(Some(norm))
+                let outputs = self.apply_gradients.call(&inputs.into_list())?;
+                let [grad_norm] = unpack_outputs("apply_gradients", outputs)?;
+                Ok(Some(grad_norm))
             });
-            let Some(norm) = (match stepped {
+            let Some(grad_norm) = (match launched {
                 Err(Error { kind: ErrorKind::Stopped, .. }) => None,
-                stepped => stepped?,
+                launched => launched?,
             }) else {
                 bornite::runtime::interruptible(None, || self.discard_gradients())?;
                 return Ok(None);
             };
-            self.steps = number;
-            Ok(Some(Outcome { losses, count, read, norm, scale: self.scale.factor }))
+            self.steps = step;
+            let loss_scale = self.loss_scale.scale;
+            Ok(Some(PendingStep { losses, batches: count, partial_loss, grad_norm, loss_scale }))
         })
     }
 
-    /// Sets the sums of gradients to zero.
+    /// Sets the accumulated gradients to zero.
     fn discard_gradients(&mut self) -> Result<()> {
         if let Some(sums) = &self.gradients {
             let flat = sums.get();
@@ -266,8 +272,8 @@ impl Learner {
         Ok(())
     }
 
-    /// What a batch of so many windows of so many tokens runs in a step, and how much memory beside that of parameters,
-    /// moments and sums. Nothing runs.
+    /// Explains the plan of a step for batches of `[batch, tokens]`: kernels, and memory in
+    /// addition to parameters, optimizer state and accumulated gradients. Nothing runs.
     #[track_caller]
     pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
         located(|| {
@@ -275,45 +281,50 @@ impl Learner {
             let tokens = spec(DType::I32, &[batch, tokens]);
             let targets = tokens.clone();
             let (loss_scale, random_state) = (spec(DType::F32, &[]), spec(DType::U64, &[2]));
-            let explained = self.learning.precision.within(|| match self.gradients {
+            let explained = self.options.precision.within(|| match self.gradients {
                 None => {
                     let scalars = spec(DType::F32, &[StepScalars::COUNT]);
                     let inputs = StepInputs { tokens, targets, scalars, loss_scale, random_state };
-                    self.whole.explain(&inputs.into_list())
+                    self.single_batch_step.explain(&inputs.into_list())
                 }
                 Some(_) => {
                     let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
-                    self.add.explain(&inputs.into_list())
+                    self.accumulate_gradients.explain(&inputs.into_list())
                 }
             });
             Ok(explained?)
         })
     }
 
-    /// The loss of a batch, without dropout.
+    /// Returns the loss of a batch, without dropout.
     #[track_caller]
-    pub fn evaluate(&self, x: &Tensor, y: &Tensor) -> Result<f64> {
+    pub fn evaluate(&self, tokens: &Tensor, targets: &Tensor) -> Result<f64> {
         located(|| {
-            let inputs = LossInputs { tokens: x.clone(), targets: y.clone() }.into_list();
-            let [loss] = unpack_outputs("loss", self.learning.precision.within(|| self.loss.call(&inputs))?)?;
+            let inputs = LossInputs { tokens: tokens.clone(), targets: targets.clone() }.into_list();
+            let [loss] = unpack_outputs("loss", self.options.precision.within(|| self.loss.call(&inputs))?)?;
             Ok(loss.item()?)
         })
     }
 
-    /// Parameters, then what the optimiser keeps, by name: what a checkpoint holds.
+    /// Returns the parameters and the optimizer state by name, for a checkpoint.
     pub fn tensors(&self) -> [BTreeMap<String, Tensor>; 2] {
         let named = |arena: &Arena, prefix: &str| -> Vec<(String, Tensor)> {
             let names = arena.segments().map(|(name, _)| format!("{prefix}{name}"));
             names.zip(arena.tensors()).collect()
         };
-        let moments = self.optimiser.moments().iter().enumerate();
-        let kept = moments.flat_map(|(n, arena)| named(arena, &format!("moment{n}.")));
-        [named(&self.parameters, "").into_iter().collect(), kept.collect()]
+        let moments = self.optimizer.moments().iter().enumerate();
+        let state = moments.flat_map(|(n, arena)| named(arena, &format!("moment{n}.")));
+        [named(&self.parameters, "").into_iter().collect(), state.collect()]
     }
 
-    /// Goes on where a checkpoint was made. After an error the learner must not be used.
+    /// Restores the state of a checkpoint. After an error the learner must not be used.
     #[track_caller]
-    pub fn restore(&mut self, tensors: [&BTreeMap<String, Tensor>; 2], steps: u64, scale: LossScale) -> Result<()> {
+    pub fn restore(
+        &mut self,
+        tensors: [&BTreeMap<String, Tensor>; 2],
+        steps: u64,
+        loss_scale: LossScale,
+    ) -> Result<()> {
         located(|| {
             let load = |arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str| -> Result<()> {
                 let mut found = vec![];
@@ -321,34 +332,34 @@ impl Learner {
                     let full = format!("{prefix}{name}");
                     match from.get(&full) {
                         Some(tensor) => found.push((name.to_owned(), tensor.clone())),
-                        None => return Err(Error::config(format!("the checkpoint has no '{full}'"))),
+                        None => return Err(Error::config(format!("the checkpoint has no tensor '{full}'"))),
                     }
                 }
                 let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
                 Ok(arena.load(&named)?)
             };
             load(&self.parameters, tensors[0], "")?;
-            for (n, arena) in self.optimiser.moments().iter().enumerate() {
+            for (n, arena) in self.optimizer.moments().iter().enumerate() {
                 load(arena, tensors[1], &format!("moment{n}."))?;
             }
-            (self.steps, self.scale) = (steps, scale);
-            self.round()
+            (self.steps, self.loss_scale) = (steps, loss_scale);
+            self.update_weights()
         })
     }
 
-    /// What the model runs on: parameters in its arithmetic.
+    /// Returns the weights that the model runs on, in the data type of the precision.
     pub fn weights(&self) -> &Arena {
         &self.weights
     }
 
-    /// Empty caches for one text of up to `length` tokens.
+    /// Creates empty key/value caches for one sequence of up to `length` tokens.
     #[track_caller]
-    pub fn caches(&self, length: usize) -> Result<Vec<Cache>> {
-        self.gpt.caches(1, length, self.learning.precision.dtype(), self.device)
+    pub fn kv_caches(&self, length: usize) -> Result<Vec<KvCache>> {
+        self.gpt.kv_caches(1, length, self.options.precision.dtype(), self.device)
     }
 }
 
-/// The storage that steps read and write.
+/// Arenas that the traced steps read and write.
 #[derive(Clone)]
 struct Arenas {
     parameters: Arena,
@@ -356,16 +367,16 @@ struct Arenas {
     gradients: Option<Arena>,
 }
 
-/// The functions that are traced.
+/// Functions to trace.
 #[derive(Clone)]
-struct Steps {
+struct StepFunctions {
     gpt: Gpt,
-    learning: Learning,
-    optimiser: Optimiser,
+    options: LearnerOptions,
+    optimizer: Optimizer,
 }
 
-impl Steps {
-    /// The loss, scaled, and its gradients, flat.
+impl StepFunctions {
+    /// Returns the scaled loss and its flat gradients.
     fn gradients(&self, arenas: &Arenas, inputs: GradientInputs<&Tensor>) -> (Tensor, Tensor) {
         let GradientInputs { tokens, targets, loss_scale, random_state } = inputs;
         let context = Context::training(arenas.weights.tensors(), random_state.clone());
@@ -374,34 +385,35 @@ impl Steps {
         (loss, flat)
     }
 
-    /// The optimiser's step from flat gradients that are `scale` times too large.
-    fn moved(
+    /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient
+    /// norm and updates.
+    fn optimizer_step(
         &self,
         arenas: &Arenas,
         flat: &Tensor,
         scale: Tensor,
         scalars: &Tensor,
     ) -> (Tensor, Vec<bornite::var::Update>) {
-        let plain = self.learning.precision != Precision::F16 && self.learning.accumulate == 1;
-        let stepped = self.optimiser.step(&arenas.parameters, flat, (!plain).then_some(&scale), scalars);
-        let mut updates = stepped.updates;
-        if self.learning.precision.dtype() != DType::F32 {
-            updates.push(arenas.weights.set(stepped.parameters.cast(self.learning.precision.dtype())));
+        let unscaled = self.options.precision != Precision::F16 && self.options.accumulate == 1;
+        let step = self.optimizer.step(&arenas.parameters, flat, (!unscaled).then_some(&scale), scalars);
+        let mut updates = step.updates;
+        if self.options.precision.dtype() != DType::F32 {
+            updates.push(arenas.weights.set(step.parameters.cast(self.options.precision.dtype())));
         }
-        (stepped.norm, updates)
+        (step.grad_norm, updates)
     }
 
-    fn whole(self, arenas: Arenas) -> Trace<'static> {
+    fn single_batch_step(self, arenas: Arenas) -> Trace<'static> {
         trace(move |inputs| {
             let StepInputs { tokens, targets, scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
             let inputs = GradientInputs { tokens, targets, loss_scale, random_state };
             let (loss, flat) = self.gradients(&arenas, inputs);
-            let (norm, updates) = self.moved(&arenas, &flat, loss_scale.clone(), scalars);
-            Ok((vec![loss, norm], updates))
+            let (grad_norm, updates) = self.optimizer_step(&arenas, &flat, loss_scale.clone(), scalars);
+            Ok((vec![loss, grad_norm], updates))
         })
     }
 
-    fn add(self, arenas: Arenas) -> Trace<'static> {
+    fn accumulate_gradients(self, arenas: Arenas) -> Trace<'static> {
         trace(move |inputs| {
             let (loss, flat) = self.gradients(&arenas, GradientInputs::from_list(inputs)?);
             let sums = arenas.gradients.iter().map(|sums| sums.set(sums.get() + flat.cast(DType::F32))).collect();
@@ -409,16 +421,16 @@ impl Steps {
         })
     }
 
-    fn apply(self, arenas: Arenas) -> Trace<'static> {
+    fn apply_gradients(self, arenas: Arenas) -> Trace<'static> {
         trace(move |inputs| {
             let ApplyInputs { scalars, loss_scale } = ApplyInputs::from_list(inputs)?;
             let Some(sums) = &arenas.gradients else { return Ok((vec![], vec![])) };
             let flat = sums.get();
-            let scale = loss_scale * self.learning.accumulate as f64;
-            let (norm, mut updates) = self.moved(&arenas, &flat, scale, scalars);
-            // Not times 0: sums that are not finite would stay so.
+            let scale = loss_scale * self.options.accumulate as f64;
+            let (grad_norm, mut updates) = self.optimizer_step(&arenas, &flat, scale, scalars);
+            // Not multiplied by 0, which would keep values that are not finite.
             updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
-            Ok((vec![norm], updates))
+            Ok((vec![grad_norm], updates))
         })
     }
 

@@ -1,4 +1,5 @@
-//! What is known of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the plot.
+//! Metrics of each step: a line of `metrics.jsonl`, scalars for TensorBoard, a point of the loss
+//! plot.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -7,119 +8,123 @@ use std::path::{Path, PathBuf};
 use bornite_support::files::Replacement;
 use serde::{Deserialize, Serialize};
 
-use super::events::Events;
+use super::events::EventWriter;
 use super::plot::{Curve, svg};
 use crate::error::located;
 use crate::{Error, ErrorKind, Result, files};
 
-/// Longest line of `metrics.jsonl`: twenty numbers.
-const LONGEST_LINE: u64 = 1 << 16;
-const LINES: &str = "metrics.jsonl";
+/// Maximum length of a line of `metrics.jsonl`.
+const MAX_LINE_BYTES: u64 = 1 << 16;
+const METRICS: &str = "metrics.jsonl";
 const PLOT: &str = "loss.svg";
 
-/// Numbers about one step. JSON has no NaN: where a loss or a norm was none, `null` is written.
+/// Metrics of one step. JSON has no NaN: a loss or norm that is not finite is `null`. Aliases are
+/// the names of earlier releases.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Line {
-    /// The step, from 1.
+pub struct StepMetrics {
+    /// Step, counted from 1.
     pub step: u64,
-    /// The mean loss of its batches, before the step.
+    /// Mean training loss of the step's batches, before the update.
     pub loss: Option<f64>,
-    /// The learning rate.
-    pub rate: f64,
-    /// The norm of the gradients before clipping.
-    pub norm: Option<f64>,
-    /// Tokens a second since the step before.
+    /// Learning rate.
+    #[serde(alias = "rate")]
+    pub lr: f64,
+    /// Global gradient norm before clipping.
+    #[serde(alias = "norm")]
+    pub grad_norm: Option<f64>,
+    /// Tokens per second since the previous step.
     pub tokens_per_second: f64,
-    /// Seconds of training so far, without those that were lost to a stop.
-    pub seconds: f64,
-    /// Milliseconds of the step that the host was busy itself: not those in which it waited for the device or, on a CPU,
-    /// computed.
+    /// Training time so far; steps that were discarded by a stop do not count.
+    #[serde(alias = "seconds")]
+    pub elapsed_seconds: f64,
+    /// Host time of the step: without waiting for the device and without computing on a CPU device.
     #[serde(default)]
     pub host_ms: f64,
-    /// Bytes that the device holds.
-    pub memory: u64,
-    /// Whether the step was left out: gradients were not finite.
+    /// Bytes allocated on the device.
+    #[serde(alias = "memory")]
+    pub memory_bytes: u64,
+    /// True if the step was skipped because gradients were not finite.
     pub skipped: bool,
-    /// The loss on the validation part after the step, where it was evaluated.
+    /// Validation loss after the step, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
 }
 
-/// The files that lines go to.
+/// Writer of a run's metrics files.
 pub(crate) struct Metrics {
     folder: PathBuf,
     file: BufWriter<File>,
-    events: Events,
+    events: EventWriter,
     training: Curve,
     validation: Curve,
     skipped: u64,
 }
 
 impl Metrics {
-    /// Opens the files of a run that stands after `step`: what they say of later steps is removed.
+    /// Opens the files of a run that continues after `step`; entries of later steps are removed.
     pub fn open(folder: &Path, step: u64) -> Result<Metrics> {
-        let path = folder.join(LINES);
+        let path = folder.join(METRICS);
         let (mut training, mut validation, mut skipped) = (Curve::new(), Curve::new(), 0);
-        let known = lines(&path)?;
+        let previous = read_metrics(&path)?;
         let write = |error| Error::io("write", &path)(error);
-        let mut kept = BufWriter::new(Replacement::create(&path).map_err(write)?);
-        for line in known.into_iter().filter(|line| line.step <= step) {
+        let mut rewritten = BufWriter::new(Replacement::create(&path).map_err(write)?);
+        for line in previous.into_iter().filter(|line| line.step <= step) {
             plot(&mut training, &mut validation, &line);
             skipped += u64::from(line.skipped);
-            writeln!(kept, "{}", json(&line)).map_err(write)?;
+            writeln!(rewritten, "{}", json(&line)).map_err(write)?;
         }
-        kept.into_inner().map_err(|error| write(error.into_error()))?.commit().map_err(write)?;
+        rewritten.into_inner().map_err(|error| write(error.into_error()))?.commit().map_err(write)?;
         let file = files::append(&path)?;
-        let events = Events::create(folder, step)?;
+        let events = EventWriter::create(folder, step)?;
         Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation, skipped })
     }
 
-    /// Steps that were left out, of all.
+    /// Number of skipped steps so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Takes the numbers of a step.
-    pub fn push(&mut self, line: &Line) -> Result<()> {
+    /// Appends the metrics of a step.
+    pub fn push(&mut self, line: &StepMetrics) -> Result<()> {
         plot(&mut self.training, &mut self.validation, line);
         self.skipped += u64::from(line.skipped);
-        let path = self.folder.join(LINES);
+        let path = self.folder.join(METRICS);
         writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
         let mut scalars =
-            vec![("rate", line.rate), ("tokens_per_second", line.tokens_per_second), ("host_ms", line.host_ms)];
+            vec![("lr", line.lr), ("tokens_per_second", line.tokens_per_second), ("host_ms", line.host_ms)];
         scalars.extend(line.loss.map(|loss| ("loss", loss)));
-        scalars.extend(line.norm.map(|norm| ("norm", norm)));
+        scalars.extend(line.grad_norm.map(|norm| ("grad_norm", norm)));
         scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));
         self.events.scalars(line.step, &scalars)
     }
 
-    /// Hands everything to the system, for those who watch.
+    /// Flushes all files, so that other processes see the latest steps.
     pub fn flush(&mut self) -> Result<()> {
-        self.file.flush().map_err(Error::io("write", &self.folder.join(LINES)))?;
+        self.file.flush().map_err(Error::io("write", &self.folder.join(METRICS)))?;
         self.events.flush()
     }
 
-    /// Draws the losses so far.
-    pub fn draw(&mut self) -> Result<()> {
+    /// Writes the loss plot.
+    pub fn write_plot(&mut self) -> Result<()> {
         self.flush()?;
         let title = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         files::replace(&self.folder.join(PLOT), svg(&title, &self.training, &self.validation).as_bytes())
     }
 }
 
-fn plot(training: &mut Curve, validation: &mut Curve, line: &Line) {
+fn plot(training: &mut Curve, validation: &mut Curve, line: &StepMetrics) {
     line.loss.into_iter().for_each(|loss| training.push(line.step, loss));
     line.validation_loss.into_iter().for_each(|loss| validation.push(line.step, loss));
 }
 
-fn json(line: &Line) -> String {
-    serde_json::to_string(line).unwrap_or_default() // numbers and names: these cannot fail
+fn json(line: &StepMetrics) -> String {
+    serde_json::to_string(line).unwrap_or_default() // numbers and fixed names cannot fail
 }
 
-/// The lines of a run's `metrics.jsonl`; none where there is no such file. A process that died may have left half a line at
-/// the end, which is left out.
+/// Reads a run's `metrics.jsonl`; empty if there is no such file. Incomplete lines, as a killed
+/// process may leave at the end, are skipped.
 #[track_caller]
-pub fn lines(path: &Path) -> Result<Vec<Line>> {
+pub fn read_metrics(path: &Path) -> Result<Vec<StepMetrics>> {
     located(|| {
         let file = match files::open(path) {
             Err(Error { kind: ErrorKind::Io { cause, .. }, .. }) if cause.kind() == io::ErrorKind::NotFound => {
@@ -131,13 +136,13 @@ pub fn lines(path: &Path) -> Result<Vec<Line>> {
         loop {
             line.clear();
             let read =
-                reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
+                reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line).map_err(Error::io("read", path))?;
             match read as u64 {
                 0 => return Ok(found),
-                LONGEST_LINE => {
-                    return Err(Error::file(path, format!("is damaged: a line has {LONGEST_LINE} bytes or more")));
+                MAX_LINE_BYTES => {
+                    return Err(Error::file(path, format!("is damaged: a line has {MAX_LINE_BYTES} bytes or more")));
                 }
-                _ => found.extend(serde_json::from_slice::<Line>(&line).ok()),
+                _ => found.extend(serde_json::from_slice::<StepMetrics>(&line).ok()),
             }
         }
     })

@@ -1,10 +1,11 @@
-//! Training: what changes a model's parameters, and the run around it.
+//! Training: optimizer steps and the training loop.
 //!
-//! `learner.rs` makes steps and knows nothing of files or time; `prepare.rs` and `run.rs` are the loop around it; `config.rs` and `keys.rs` are
-//! what a run is told; `folder.rs` is what it leaves behind, with `metrics.rs`, `events.rs` and `plot.rs`.
+//! `learner.rs` runs steps and knows nothing about files or time; `prepare.rs` and `run.rs` are the
+//! loop around it. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`,
+//! `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs` estimates memory
+//! and flops. Nothing here prints: callers pass an [`Observer`].
 
 mod config;
-mod estimate;
 mod events;
 mod folder;
 mod keys;
@@ -15,12 +16,18 @@ mod plot;
 mod precision;
 mod prepare;
 mod run;
+mod workload;
 
-pub use config::{DataSection, ModelSection, OptimiserSection, Position, RateSection, RunConfig, TrainSection};
-pub use estimate::{Load, Memory, address_space, available, flops_a_token, parameters, peak_flops, size};
-pub use folder::{Trained, named_tokenizer};
-pub use keys::{KEYS, Key, Kind};
-pub use learner::{Learner, Learning, Measured, Outcome};
-pub use metrics::{Line, lines};
+pub use config::{
+    DataSection, ModelSection, OptimizerSection, PositionSetting, RunConfig, ScheduleSection, TrainSection,
+};
+pub use folder::{TrainedModel, named_tokenizer};
+pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
+pub use learner::{Learner, LearnerOptions, PendingStep, StepResult};
+pub use metrics::{StepMetrics, read_metrics};
 pub use precision::{LossScale, Precision};
-pub use run::{Beginning, Event, Finished, Observer, run};
+pub use run::{Observer, RunInfo, RunSummary, TrainEvent, run};
+pub use workload::{
+    MemoryEstimate, Workload, address_space_limit, available_bytes, flops_per_token, format_bytes, parameter_count,
+    peak_flops,
+};

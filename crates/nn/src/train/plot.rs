@@ -1,39 +1,39 @@
-//! The picture of a run's losses: an SVG that needs nothing beside it.
+//! Loss plot of a run, as a self-contained SVG.
 
 use std::fmt::Write;
 
-/// Points of a curve; where they become too many, neighbours are averaged.
+/// Points of a curve; beyond [`MAX_POINTS`] neighbours are averaged.
 #[derive(Clone, Debug)]
 pub(crate) struct Curve {
     points: Vec<(f64, f64)>,
-    /// Steps a point.
-    each: u64,
-    /// Sums of what is not a point yet.
-    open: (f64, f64, u64),
+    /// Values averaged per point.
+    values_per_point: u64,
+    /// Sum of steps, sum of values and count of the next point.
+    partial: (f64, f64, u64),
 }
 
-const MOST: usize = 2048;
+const MAX_POINTS: usize = 2048;
 
 impl Curve {
     pub fn new() -> Curve {
-        Curve { points: vec![], each: 1, open: (0.0, 0.0, 0) }
+        Curve { points: vec![], values_per_point: 1, partial: (0.0, 0.0, 0) }
     }
 
     pub fn push(&mut self, step: u64, value: f64) {
         if !value.is_finite() {
             return;
         }
-        let (steps, values, count) = self.open;
-        self.open = (steps + step as f64, values + value, count + 1);
-        if self.open.2 < self.each {
+        let (steps, values, count) = self.partial;
+        self.partial = (steps + step as f64, values + value, count + 1);
+        if self.partial.2 < self.values_per_point {
             return;
         }
-        let count = self.open.2 as f64;
-        self.points.push((self.open.0 / count, self.open.1 / count));
-        self.open = (0.0, 0.0, 0);
-        if self.points.len() == MOST {
+        let count = self.partial.2 as f64;
+        self.points.push((self.partial.0 / count, self.partial.1 / count));
+        self.partial = (0.0, 0.0, 0);
+        if self.points.len() == MAX_POINTS {
             self.points = self.points.chunks(2).map(|p| ((p[0].0 + p[1].0) / 2.0, (p[0].1 + p[1].1) / 2.0)).collect();
-            self.each *= 2;
+            self.values_per_point *= 2;
         }
     }
 }
@@ -45,14 +45,14 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 45.0;
 
-/// The plot of losses in training and, thicker, in validation.
+/// Plots training loss and validation loss, the latter with a thicker line.
 pub(crate) fn svg(title: &str, training: &Curve, validation: &Curve) -> String {
     let all = || training.points.iter().chain(&validation.points);
     let last = all().map(|p| p.0).fold(1.0, f64::max);
     let (low, high) = all().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), p| (low.min(p.1), high.max(p.1)));
     let (low, high) = if low.is_finite() { (low, high.max(low + 1e-6)) } else { (0.0, 1.0) };
-    let each = step_of(high - low);
-    let (low, high) = ((low / each).floor() * each, (high / each).ceil() * each);
+    let tick = tick_step(high - low);
+    let (low, high) = ((low / tick).floor() * tick, (high / tick).ceil() * tick);
     let x = |step: f64| LEFT + step / last * (WIDTH - LEFT - RIGHT);
     let y = |value: f64| TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM);
 
@@ -62,21 +62,20 @@ pub(crate) fn svg(title: &str, training: &Curve, validation: &Curve) -> String {
          <text x=\"{LEFT}\" y=\"24\" font-size=\"15\">{}</text>\n",
         escaped(title)
     );
-    let mut line = |x1: f64, y1: f64, x2: f64, y2: f64, label: String, place: (f64, f64), anchor: &str| {
+    let mut line = |x1: f64, y1: f64, x2: f64, y2: f64, label: String, at: (f64, f64), anchor: &str| {
         let _ = writeln!(out, "<path d=\"M{x1:.1} {y1:.1}L{x2:.1} {y2:.1}\" stroke=\"#ddd\"/>");
-        let _ =
-            writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>", place.0, place.1);
+        let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{label}</text>", at.0, at.1);
     };
-    for n in 0..=((high - low) / each).round().min(50.0) as u64 {
-        let value = low + n as f64 * each;
+    for n in 0..=((high - low) / tick).round().min(50.0) as u64 {
+        let value = low + n as f64 * tick;
         line(LEFT, y(value), WIDTH - RIGHT, y(value), short(value), (LEFT - 8.0, y(value) + 4.0), "end");
     }
-    let each = step_of(last).max(1.0);
-    for n in 0..=(last / each).floor().min(50.0) as u64 {
-        let step = n as f64 * each;
+    let tick = tick_step(last).max(1.0);
+    for n in 0..=(last / tick).floor().min(50.0) as u64 {
+        let step = n as f64 * tick;
         line(x(step), TOP, x(step), HEIGHT - BOTTOM, short(step), (x(step), HEIGHT - BOTTOM + 18.0), "middle");
     }
-    for (n, (curve, name, colour, width)) in
+    for (n, (curve, name, color, width)) in
         [(training, "training", "#3b76af", 1.0), (validation, "validation", "#c8573c", 2.5)].into_iter().enumerate()
     {
         let points: Vec<String> = curve.points.iter().map(|p| format!("{:.1},{:.1}", x(p.0), y(p.1))).collect();
@@ -86,8 +85,8 @@ pub(crate) fn svg(title: &str, training: &Curve, validation: &Curve) -> String {
         let points = points.join(" ");
         let _ = writeln!(
             out,
-            "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\" points=\"{points}\"/>\n\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{name}</text>",
+            "<polyline fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\" points=\"{points}\"/>\n\
+             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"{color}\">{name}</text>",
             WIDTH - RIGHT,
             24 + 14 * n,
         );
@@ -95,12 +94,12 @@ pub(crate) fn svg(title: &str, training: &Curve, validation: &Curve) -> String {
     out + "</svg>\n"
 }
 
-/// 1, 2 or 5 times a power of ten: some five of them are in a range.
-fn step_of(range: f64) -> f64 {
+/// Distance of axis ticks: 1, 2 or 5 times a power of ten, about five ticks per range.
+fn tick_step(range: f64) -> f64 {
     let rough = (range / 5.0).max(1e-12);
     let power = 10f64.powf(rough.log10().floor());
-    let of = [1.0, 2.0, 5.0, 10.0].into_iter().find(|n| n * power >= rough * 0.999);
-    of.unwrap_or(10.0) * power
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|n| n * power >= rough * 0.999);
+    factor.unwrap_or(10.0) * power
 }
 
 fn short(value: f64) -> String {
@@ -126,7 +125,7 @@ mod tests {
             }
         }
         training.push(20_001, f64::NAN);
-        assert!((MOST / 2..MOST).contains(&training.points.len()), "{}", training.points.len());
+        assert!((MAX_POINTS / 2..MAX_POINTS).contains(&training.points.len()), "{}", training.points.len());
         let mean = training.points.iter().map(|p| p.0).sum::<f64>() / training.points.len() as f64;
         assert!((mean - 10_000.0).abs() < 50.0, "{mean}");
         let text = svg("a <run>", &training, &validation);
@@ -138,6 +137,6 @@ mod tests {
             assert!((0.0..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y), "{point}");
         }
         assert!(!svg("", &Curve::new(), &Curve::new()).contains("polyline"));
-        assert_eq!([step_of(1.0), step_of(7.0), step_of(0.03)].map(short), ["0.2", "2", "0.01"]);
+        assert_eq!([tick_step(1.0), tick_step(7.0), tick_step(0.03)].map(short), ["0.2", "2", "0.01"]);
     }
 }

@@ -1,6 +1,8 @@
-//! What stands before a run's first step: settings made whole, a checkpoint to go on from, tokenizer, model, data, learner.
+//! Preparation of a run: resolved settings, the checkpoint to resume from, tokenizer, model, data
+//! and learner.
 //!
-//! In this order, so that a mistake costs no time and no memory: settings, files, sizes, then work.
+//! Cheap checks come first (settings, files, sizes), so that a mistake costs neither time nor
+//! memory. `run.rs` is the loop.
 
 use std::cell::{Cell, RefCell};
 use std::fs;
@@ -12,22 +14,22 @@ use bornite_support::Machine;
 use bornite_support::tune::Tuner;
 
 use super::config::RunConfig;
-use super::estimate::{Load, available, flops_a_token, parameters, peak_flops, size};
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, Trained, check_tokenizer, claim, named_tokenizer,
-    own_tokenizer,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_tokenizer, claim_run_folder,
+    named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
-use super::learner::{Learner, Learning};
+use super::learner::{Learner, LearnerOptions};
 use super::metrics::Metrics;
 use super::precision::Precision;
-use super::run::{Beginning, Event, Observer, Run};
-use crate::checkpoint::{Checkpoint, Keep, Store, load_latest};
-use crate::data::{Dataset, Plan, Progress, Source, Watch, train_tokenizer_watched};
+use super::run::{Observer, Run, RunInfo, TrainEvent};
+use super::workload::{Workload, available_bytes, flops_per_token, format_bytes, parameter_count, peak_flops};
+use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest};
+use crate::data::{BatchOptions, DataObserver, DataProgress, DataSource, TokenDataset, train_tokenizer_with_observer};
 use crate::model::{Gpt, GptConfig};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, ErrorKind, Result, files};
 
-/// Makes everything ready, up to the first step.
+/// Prepares a run up to its first step.
 pub(super) fn prepare(
     config: &RunConfig,
     folder: &Path,
@@ -35,71 +37,75 @@ pub(super) fn prepare(
     resume: bool,
     observer: &mut dyn Observer,
 ) -> Result<Run> {
-    let (mut config, store, saved) = begin(config, folder, device, resume, observer)?;
-    let state = saved.as_ref().map(|(_, state)| state);
-    let sources = sources_of(&config)?;
+    let (mut config, store, resumed) = start_or_resume(config, folder, device, resume, observer)?;
+    let state = resumed.as_ref().map(|(_, state)| state);
+    let sources = existing_sources(&config)?;
     let from = match (state, &config.model.from) {
-        (None, Some(from)) => Some(Trained::open(from, config.data.tokenizer.as_deref(), device)?),
+        (None, Some(from)) => Some(TrainedModel::open(from, config.data.tokenizer.as_deref(), device)?),
         _ => None,
     };
     let tokenizer = tokenizer(&config, folder, state, from.as_ref(), &sources, observer)?;
     let model = model(&config, state, from.as_ref(), &tokenizer)?;
     config.set_gpt(&model);
-    let load = load(&mut config, &model, device)?;
-    let Load { batch, context, accumulate, precision, rule, checkpointing, .. } = load;
+    let workload = workload(&mut config, &model, device)?;
+    let Workload { batch, context, accumulate, precision, optimizer, activation_checkpointing, .. } = workload;
     let seed = config.train.seed.unwrap_or(0);
 
     let (training, validation) = data(&config, folder, &sources, &tokenizer, context, observer)?;
-    let mut batches = training.batches(&Plan { batch, context, seed, ..Plan::default() })?;
+    let mut batches = training.batches(&BatchOptions { batch, context, seed, ..BatchOptions::default() })?;
 
-    let clip = config.optimiser.clip.filter(|clip| *clip > 0.0);
-    let decay = config.optimiser.decay.unwrap_or(0.0);
-    let learning = Learning { rule, decay, clip, precision, accumulate, seed };
-    let gpt = Gpt::new(model.clone())?.recomputing(checkpointing);
+    let clip_norm = config.optimizer.clip_norm.filter(|clip_norm| *clip_norm > 0.0);
+    let weight_decay = config.optimizer.weight_decay.unwrap_or(0.0);
+    let options = LearnerOptions { optimizer, weight_decay, clip_norm, precision, accumulate, seed };
+    let gpt = Gpt::new(model.clone())?.activation_checkpointing(activation_checkpointing);
     let arena = gpt.parameters().arena(seed, device)?;
     if let Some(from) = from {
         let named: Vec<(&str, &Tensor)> = from.parameters.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
         arena.load(&named)?;
     }
-    let mut learner = Learner::with(gpt, learning, arena)?;
-    if let Some((checkpoint, state)) = &saved {
+    let mut learner = Learner::from_parameters(gpt, options, arena)?;
+    if let Some((checkpoint, state)) = &resumed {
         let none = Default::default();
         let moments = checkpoint.groups.get(MOMENTS).unwrap_or(&none);
-        learner.restore([&checkpoint.weights, moments], checkpoint.step, state.scale)?;
-        state.cursor.map(|cursor| batches.seek(cursor)).transpose()?;
+        learner.restore([&checkpoint.weights, moments], checkpoint.step, state.loss_scale)?;
+        state.data_cursor.map(|cursor| batches.seek(cursor)).transpose()?;
     }
-    cut_samples(&folder.join(SAMPLES), saved.as_ref().map_or(Some(0), |(_, state)| state.samples))?;
+    truncate_samples(&folder.join(SAMPLES), resumed.as_ref().map_or(Some(0), |(_, state)| state.samples_bytes))?;
     files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
     write_environment(folder, device)?;
     let step = learner.steps();
-    let beginning = Beginning {
+    let info = RunInfo {
         step,
         steps: config.train.steps.unwrap_or(0),
-        parameters: parameters(&model) as u64,
+        parameters: parameter_count(&model) as u64,
         tokens: training.len(),
-        validation_tokens: validation.as_ref().map_or(0, Dataset::len),
-        tokens_a_step: batch.saturating_mul(context).saturating_mul(accumulate) as u64,
+        validation_tokens: validation.as_ref().map_or(0, TokenDataset::len),
+        tokens_per_step: batch.saturating_mul(context).saturating_mul(accumulate) as u64,
         precision,
-        flops_a_token: flops_a_token(&model, context),
+        flops_per_token: flops_per_token(&model, context),
         peak_flops: peak_flops(device, precision),
-        needs_bytes: load.memory().total() as u64,
-        saved_bytes: checkpointing.then(|| load.saved() as u64),
+        required_bytes: workload.memory().total() as u64,
+        checkpointing_saved_bytes: activation_checkpointing.then(|| workload.checkpointing_saved_bytes() as u64),
     };
-    if checkpointing {
-        let whole = Load { checkpointing: false, ..load.clone() }.memory().total();
-        let (saved, whole) = (size(load.saved()), size(whole));
-        let what = format!("--checkpointing saves about {saved} of at least {whole}; steps take about a third longer");
-        observer.tell(Event::Note(&what));
+    if activation_checkpointing {
+        let without = Workload { activation_checkpointing: false, ..workload.clone() }.memory().total();
+        let (saved, without) = (format_bytes(workload.checkpointing_saved_bytes()), format_bytes(without));
+        let note = format!(
+            "activation checkpointing saves about {saved} of at least {without}; steps take about a third longer"
+        );
+        observer.on_event(TrainEvent::Note(&note));
     }
-    observer.tell(Event::Begin(&beginning));
-    let (unapplied, seconds, pending) =
-        saved.as_ref().map_or((None, 0.0, None), |(_, state)| (state.unapplied, state.seconds, state.pending));
+    observer.on_event(TrainEvent::Begin(&info));
+    let (pending_scale_update, elapsed_seconds, pending_metrics) =
+        resumed.as_ref().map_or((None, 0.0, None), |(_, state)| {
+            (state.pending_scale_update, state.elapsed_seconds, state.pending_metrics)
+        });
     Ok(Run {
-        rates: config.rates(),
-        // The numbers of an interrupted step are written anew.
-        metrics: Metrics::open(folder, step - u64::from(pending.is_some()).min(step))?,
+        schedule: config.lr_schedule(),
+        // The metrics of an interrupted step are written again.
+        metrics: Metrics::open(folder, step - u64::from(pending_metrics.is_some()).min(step))?,
         folder: folder.into(),
-        tokens_a_step: beginning.tokens_a_step,
+        tokens_per_step: info.tokens_per_step,
         config,
         device,
         learner,
@@ -108,69 +114,72 @@ pub(super) fn prepare(
         validation,
         store,
         shape: [batch, context],
-        late: None,
-        unapplied,
-        seconds,
-        saved_at: saved.is_some().then_some(step),
-        last: None,
-        pending,
+        unread: None,
+        pending_scale_update,
+        elapsed_seconds,
+        saved_step: resumed.is_some().then_some(step),
+        last_metrics: None,
+        pending_metrics,
         generator: None,
     })
 }
 
-/// Settings, made whole, the folder to save to, and the checkpoint to go on from.
-fn begin(
+/// Returns the resolved settings, the checkpoint store, and the checkpoint to resume from.
+fn start_or_resume(
     config: &RunConfig,
     folder: &Path,
     device: Device,
     resume: bool,
     observer: &mut dyn Observer,
-) -> Result<(RunConfig, Store, Option<(Checkpoint, State)>)> {
-    let asked = config.absolute()?;
-    let mut config = asked.resolved()?;
+) -> Result<(RunConfig, CheckpointStore, Option<(Checkpoint, State)>)> {
+    let requested = config.absolute()?;
+    let mut config = requested.resolved()?;
     let checkpoints = folder.join(CHECKPOINTS);
     if !resume || !checkpoints.is_dir() {
-        sources_of(&config)?;
-        claim(folder)?;
+        existing_sources(&config)?;
+        claim_run_folder(folder)?;
     }
-    let store = Store::open(&checkpoints, Keep { last: config.train.keep.unwrap_or(1), best: true })?;
+    let store =
+        CheckpointStore::open(&checkpoints, Keep { last: config.train.keep_checkpoints.unwrap_or(1), best: true })?;
     let tuner = Tuner::of_process().map_err(bornite::Error::from)?;
-    // What is known at a run's beginning holds to its end, and goes into every checkpoint: also what is needed late.
-    let begin = || tuner.pin(tuner.store().records());
+    // Tuned choices stay fixed for the whole run and are part of every checkpoint, also those that
+    // are needed late.
+    let pin_choices = || tuner.pin(tuner.store().records());
     if !resume {
-        begin();
+        pin_choices();
         return Ok((config, store, None));
     }
-    let loaded = match load_latest(&checkpoints, device, true) {
+    let mut loaded = match load_latest(&checkpoints, device, true) {
         Err(Error { kind: ErrorKind::NoCheckpoint { .. }, .. }) => {
-            observer.tell(Event::Note("there is no checkpoint to resume from: the run starts at its beginning"));
-            begin();
+            observer.on_event(TrainEvent::Note("no checkpoint to resume from; starting at step 1"));
+            pin_choices();
             return Ok((config, store, None));
         }
         loaded => loaded?,
     };
-    loaded.note.iter().for_each(|note| observer.tell(Event::Note(note)));
+    loaded.note.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
+    rename_retired_tensors(&mut loaded.checkpoint);
     let state: State = loaded.checkpoint.state_as()?;
-    if state.cursor.is_none() {
-        let what = "holds a model that was imported, not a run; train from it with --set model.from=FOLDER";
+    if state.data_cursor.is_none() {
+        let what = "contains an imported model, not a training run; start from it with --set model.from=FOLDER";
         return Err(Error::file(folder, what));
     }
-    // A release before this one may have written fewer settings.
-    let mut begun = state.config.resolved()?;
-    begun.set_gpt(&state.model);
-    config = begun.clone();
-    config.merge(&asked)?;
-    config.check_resumed(&begun)?;
-    if config.train.steps != begun.train.steps {
-        observer.tell(Event::Note("train.steps is another number than before, so learning rates are others too"));
+    // An earlier release may have written fewer settings.
+    let mut saved = state.config.resolved()?;
+    saved.set_gpt(&state.model);
+    config = saved.clone();
+    config.merge(&requested)?;
+    config.check_resumed(&saved)?;
+    if config.train.steps != saved.train.steps {
+        observer.on_event(TrainEvent::Note("train.steps changed, and the learning-rate schedule with it"));
     }
-    // Before anything is compiled: choices decide bits.
+    // Before anything is compiled: the choices affect rounding.
     tuner.pin(state.tuning.iter().cloned());
     Ok((config, store, Some((loaded.checkpoint, state))))
 }
 
-/// Sources that are there.
-fn sources_of(config: &RunConfig) -> Result<Vec<Source>> {
+/// Returns the data sources; a missing path is an error.
+fn existing_sources(config: &RunConfig) -> Result<Vec<DataSource>> {
     let sources = config.sources()?;
     for source in &sources {
         fs::metadata(&source.path).map_err(Error::io("open", &source.path))?;
@@ -178,19 +187,20 @@ fn sources_of(config: &RunConfig) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The run's own tokenizer; at its beginning that of the model it starts from, one by name, or one learned from the data.
+/// Returns the run's tokenizer. A new run takes that of `model.from`, a named one, or trains one on
+/// the data.
 fn tokenizer(
     config: &RunConfig,
     folder: &Path,
     state: Option<&State>,
-    from: Option<&Trained>,
-    sources: &[Source],
+    from: Option<&TrainedModel>,
+    sources: &[DataSource],
     observer: &mut dyn Observer,
 ) -> Result<Tokenizer> {
     let path = folder.join(TOKENIZER);
     if let Some(state) = state {
-        let tokenizer = own_tokenizer(folder)?;
-        if tokenizer.fingerprint() != state.tokenizer {
+        let tokenizer = run_tokenizer(folder)?;
+        if tokenizer.fingerprint() != state.tokenizer_fingerprint {
             return Err(Error::file(&path, "is not the tokenizer that the checkpoint was trained with"));
         }
         return Ok(tokenizer);
@@ -201,47 +211,47 @@ fn tokenizer(
         (None, None) => named_tokenizer(name)?.to_json(),
         (None, Some(count)) => {
             let Ok(count) = count.parse() else {
-                let what = format!("data.tokenizer is '{name}'; write bpe:4096 for a vocabulary of 4096 tokens");
+                let what = format!("data.tokenizer is '{name}'; write bpe:N with a vocabulary size, such as bpe:4096");
                 return Err(Error::config(what));
             };
-            train_tokenizer_watched(sources, count, &Teller::new(observer))?.to_json()
+            train_tokenizer_with_observer(sources, count, &DataReporter::new(observer))?.to_json()
         }
     };
-    // What is read back is what a resumed run has.
+    // Read back, as a resumed run does.
     files::replace(&path, json.as_bytes())?;
     Tokenizer::read(&path)
 }
 
-/// Reports work on data to an observer, often enough to be seen moving.
-struct Teller<'a> {
+/// Forwards data progress to an [`Observer`] a few times per second.
+struct DataReporter<'a> {
     observer: RefCell<&'a mut dyn Observer>,
-    told: Cell<Instant>,
+    last_report: Cell<Instant>,
 }
 
-impl<'a> Teller<'a> {
-    fn new(observer: &'a mut dyn Observer) -> Teller<'a> {
-        Teller { observer: RefCell::new(observer), told: Cell::new(Instant::now()) }
+impl<'a> DataReporter<'a> {
+    fn new(observer: &'a mut dyn Observer) -> DataReporter<'a> {
+        DataReporter { observer: RefCell::new(observer), last_report: Cell::new(Instant::now()) }
     }
 }
 
-impl Watch for Teller<'_> {
-    fn progress(&self, progress: Progress) {
-        if self.told.get().elapsed().as_millis() > 200 {
-            self.told.set(Instant::now());
-            self.observer.borrow_mut().tell(Event::Data(progress));
+impl DataObserver for DataReporter<'_> {
+    fn on_progress(&self, progress: DataProgress) {
+        if self.last_report.get().elapsed().as_millis() > 200 {
+            self.last_report.set(Instant::now());
+            self.observer.borrow_mut().on_event(TrainEvent::Data(progress));
         }
     }
 
-    fn stop(&self) -> bool {
-        self.observer.borrow().stop()
+    fn should_stop(&self) -> bool {
+        self.observer.borrow().should_stop()
     }
 }
 
-/// The model: the checkpoint's, that of the one to start from, or the one that is asked for.
+/// Returns the model of the checkpoint, of `model.from`, or of the settings.
 fn model(
     config: &RunConfig,
     state: Option<&State>,
-    from: Option<&Trained>,
+    from: Option<&TrainedModel>,
     tokenizer: &Tokenizer,
 ) -> Result<GptConfig> {
     let model = match (state, from) {
@@ -259,66 +269,67 @@ fn model(
     Ok(model)
 }
 
-/// What a step costs, if it fits into memory. Settings that follow from model and device are made whole.
-fn load(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Load> {
-    let rule = config.rule()?;
+/// Returns the workload of a step, which must fit into memory, and fills in settings that depend on
+/// model and device.
+fn workload(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Workload> {
+    let optimizer = config.optimizer_kind()?;
     let train = &mut config.train;
     let context = *train.context.get_or_insert(model.context);
     if context > model.context {
         return Err(Error::config(format!(
-            "train.context is {context}, but the model looks at {} tokens; lower it or set model.context",
+            "train.context is {context}, but model.context is {}; lower train.context or raise model.context",
             model.context
         )));
     }
-    let usual = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
-    let load = Load {
+    let default = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let workload = Workload {
         model: model.clone(),
         batch: train.batch.unwrap_or(1),
         context,
         accumulate: train.accumulate.unwrap_or(1),
-        precision: *train.precision.get_or_insert(usual),
-        rule,
-        checkpointing: train.checkpointing.unwrap_or(false),
+        precision: *train.precision.get_or_insert(default),
+        optimizer,
+        activation_checkpointing: train.activation_checkpointing.unwrap_or(false),
         device,
     };
-    if let Some(available) = available(device) {
-        load.check(available, &device.to_string())?;
+    if let Some(available) = available_bytes(device) {
+        workload.check(available, &device.to_string())?;
     }
-    Ok(load)
+    Ok(workload)
 }
 
-/// Tokens to train on, and those to judge by, if they are enough for a window.
+/// Returns the training data, and the validation data if it has enough tokens for a sequence.
 fn data(
     config: &RunConfig,
     folder: &Path,
-    sources: &[Source],
+    sources: &[DataSource],
     tokenizer: &Tokenizer,
     context: usize,
     observer: &mut dyn Observer,
-) -> Result<(Dataset, Option<Dataset>)> {
+) -> Result<(TokenDataset, Option<TokenDataset>)> {
     let cache = config.data.cache.clone().unwrap_or_else(|| folder.join("data"));
-    let data = Dataset::open_watched(sources, tokenizer, &cache, &Teller::new(observer))?;
-    let (training, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
+    let data = TokenDataset::open_with_observer(sources, tokenizer, &cache, &DataReporter::new(observer))?;
+    let (training, validation) = data.split(config.data.validation_fraction.unwrap_or(0.0))?;
     if validation.len() > context as u64 {
         return Ok((training, Some(validation)));
     }
     if !validation.is_empty() {
-        observer.tell(Event::Note(&format!(
-            "the validation part has {} tokens, too few for a window of {context}: nothing is evaluated, and it is \
-             trained on",
+        observer.on_event(TrainEvent::Note(&format!(
+            "the validation data has {} tokens, too few for a sequence of {context}; training uses all data, without \
+             evaluation",
             validation.len()
         )));
     }
     Ok((data, None))
 }
 
-/// Removes the texts of steps that are made again: what is longer than the checkpoint knew it.
-fn cut_samples(path: &Path, known: Option<u64>) -> Result<()> {
-    let (Some(known), Ok(found)) = (known, fs::symlink_metadata(path)) else { return Ok(()) };
-    if found.is_file() && found.len() <= known {
+/// Truncates `samples.txt` to its size at the checkpoint: later steps are repeated.
+fn truncate_samples(path: &Path, bytes: Option<u64>) -> Result<()> {
+    let (Some(bytes), Ok(found)) = (bytes, fs::symlink_metadata(path)) else { return Ok(()) };
+    if found.is_file() && found.len() <= bytes {
         return Ok(());
     }
-    files::append(path)?.set_len(known).map_err(Error::io("write", path))
+    files::append(path)?.set_len(bytes).map_err(Error::io("write", path))
 }
 
 fn write_environment(folder: &Path, device: Device) -> Result<()> {
@@ -327,12 +338,12 @@ fn write_environment(folder: &Path, device: Device) -> Result<()> {
         _ => None,
     };
     let machine = Machine::detect(gpu.iter().map(|gpu| gpu.name.clone()).collect());
-    let settings: serde_json::Map<String, serde_json::Value> = std::env::vars()
+    let variables: serde_json::Map<String, serde_json::Value> = std::env::vars()
         .filter(|(name, _)| name.starts_with("BORNITE_"))
         .map(|(name, value)| (name, value.into()))
         .collect();
     let json = serde_json::json!({
-        "device": device.to_string(), "gpu": gpu, "machine": machine, "settings": settings, "process": std::process::id(),
+        "device": device.to_string(), "gpu": gpu, "machine": machine, "environment": variables, "pid": std::process::id(),
     });
     files::replace(&folder.join("environment.json"), format!("{json:#}\n").as_bytes())
 }

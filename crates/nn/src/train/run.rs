@@ -1,7 +1,8 @@
-//! A run: settings become data, a tokenizer and a learner; then steps, evaluations and checkpoints until the end or a stop.
+//! The training loop: steps, evaluations, samples and checkpoints until the last step or a stop.
 //!
-//! Nothing here prints: an [`Observer`] hears of everything. What a step found is read one step late, so that the host is
-//! ahead of the device; only evaluations, saves and samples wait for it.
+//! Nothing here prints: an [`Observer`] receives all events. The results of a step are read one
+//! step later, so that the host stays ahead of the device; only evaluations, checkpoints and
+//! samples wait for it. `prepare.rs` builds the [`Run`].
 
 use std::fs;
 use std::io::Write;
@@ -15,112 +16,114 @@ use bornite_support::tune::{Record, Tuner};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
-use super::learner::{Learner, Outcome};
-use super::metrics::{Line, Metrics};
+use super::learner::{Learner, PendingStep};
+use super::metrics::{Metrics, StepMetrics};
 use super::precision::Precision;
 use super::prepare::prepare;
-use crate::checkpoint::{Checkpoint, Store};
-use crate::data::{Batches, Dataset, Progress};
+use crate::checkpoint::{Checkpoint, CheckpointStore};
+use crate::data::{Batches, DataProgress, TokenDataset};
 use crate::error::located;
-use crate::generate::{Generator, Request, Sampling, prompt_tokens};
-use crate::optimiser::Rate;
+use crate::generate::{GenerationOptions, Sampling, TextGenerator, prompt_tokens};
+use crate::optimizer::LrSchedule;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, ErrorKind, Result, files};
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// Something that whoever started it should know.
+pub enum TrainEvent<'a> {
+    /// A message for the user.
     Note(&'a str),
-    /// Work on the data goes on.
-    Data(Progress),
-    /// The first step comes next.
-    Begin(&'a Beginning),
-    /// Numbers of a step, which may be told one step late.
-    Step(&'a Line),
-    /// A checkpoint is on the disk.
+    /// Progress of data preparation.
+    Data(DataProgress),
+    /// Training starts with the next step.
+    Begin(&'a RunInfo),
+    /// Metrics of a step, reported up to one step late.
+    Step(&'a StepMetrics),
+    /// A checkpoint was saved.
     Saved {
-        /// After which step.
+        /// Step after which it was made.
         step: u64,
-        /// Where.
+        /// Its folder.
         path: &'a Path,
-        /// Whether it has the least validation loss so far.
+        /// True if it has the lowest validation loss so far.
         best: bool,
     },
-    /// A text that the model wrote.
+    /// A generated sample.
     Sample {
-        /// After which step.
+        /// Step after which it was made.
         step: u64,
-        /// The prompt and what follows.
+        /// Prompt and continuation.
         text: &'a str,
     },
 }
 
-/// What is known before the first step.
+/// Facts about a run, known before the first step.
 #[derive(Clone, Debug)]
-pub struct Beginning {
-    /// Steps made already.
+pub struct RunInfo {
+    /// Completed steps.
     pub step: u64,
-    /// Steps in all.
+    /// Total steps.
     pub steps: u64,
-    /// Parameters of the model.
+    /// Number of parameters.
     pub parameters: u64,
-    /// Tokens to train on.
+    /// Training tokens.
     pub tokens: u64,
-    /// Tokens to judge by.
+    /// Validation tokens.
     pub validation_tokens: u64,
-    /// Tokens a step.
-    pub tokens_a_step: u64,
-    /// Arithmetic.
+    /// Tokens per step.
+    pub tokens_per_step: u64,
+    /// Precision.
     pub precision: Precision,
-    /// Floating-point operations a token.
-    pub flops_a_token: f64,
-    /// The most that the device can do of them a second, where it is known.
+    /// Floating-point operations per token.
+    pub flops_per_token: f64,
+    /// Peak flops per second of the device, if known.
     pub peak_flops: Option<f64>,
-    /// Bytes that training needs at least.
-    pub needs_bytes: u64,
-    /// Bytes that checkpointing saves of them, where it is on.
-    pub saved_bytes: Option<u64>,
+    /// Lower bound of the bytes that training needs.
+    pub required_bytes: u64,
+    /// Bytes that activation checkpointing saves, if enabled.
+    pub checkpointing_saved_bytes: Option<u64>,
 }
 
-/// Who hears of a run and may stop it.
+/// Receives the events of a run and can stop it.
 pub trait Observer {
-    /// Something happened.
-    fn tell(&mut self, event: Event<'_>);
+    /// Called for every event.
+    fn on_event(&mut self, event: TrainEvent<'_>);
 
-    /// Whether the run is to end as soon as it can, with a checkpoint. Asked before every step and several times per second
-    /// while data are prepared, gradients accumulated and losses evaluated.
-    fn stop(&self) -> bool {
+    /// Returns true if the run should save a checkpoint and end as soon as possible. Called before
+    /// every step, and several times per second during data preparation, gradient accumulation and
+    /// evaluation.
+    fn should_stop(&self) -> bool {
         false
     }
 
-    /// A flag that interrupts the batch, evaluation or sample under way when it is set; [`stop`](Observer::stop) must be true
-    /// from then on.
-    fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+    /// Returns a flag that interrupts the current batch, evaluation or sample once it is set;
+    /// [`should_stop`](Observer::should_stop) must return true from then on.
+    fn interrupt_flag(&self) -> Option<Arc<AtomicBool>> {
         None
     }
 
-    /// Reports how many steps no checkpoint holds yet: after every step and every save.
-    fn unsaved(&mut self, _steps: u64) {}
+    /// Called after every step and every save with the number of steps since the last checkpoint.
+    fn on_unsaved_steps(&mut self, _steps: u64) {}
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Finished {
-    /// Steps made in all.
+pub struct RunSummary {
+    /// Completed steps.
     pub step: u64,
-    /// Whether it was stopped before its last step.
+    /// True if it was stopped before its last step.
     pub stopped: bool,
-    /// Steps that changed nothing since gradients were not finite, of all.
+    /// Number of steps that were skipped because gradients were not finite.
     pub skipped: u64,
-    /// The last step's numbers, where one was made.
-    pub last: Option<Line>,
+    /// Metrics of the last step, if there was one.
+    pub last_metrics: Option<StepMetrics>,
     /// The run's folder.
     pub folder: PathBuf,
 }
 
-/// Trains as settings say, in a folder. With `resume` a run that is there goes on after its latest checkpoint as if it had
-/// never stopped. A stop while the run is prepared is [`ErrorKind::Stopped`]: there is nothing to save.
+/// Trains a model in a run's folder. With `resume`, an existing run continues after its latest
+/// checkpoint as if it had never stopped. A stop during preparation returns [`ErrorKind::Stopped`]:
+/// there is nothing to save.
 #[track_caller]
 pub fn run(
     config: &RunConfig,
@@ -128,27 +131,28 @@ pub fn run(
     device: Device,
     resume: bool,
     observer: &mut dyn Observer,
-) -> Result<Finished> {
+) -> Result<RunSummary> {
     located(|| {
-        // Choices come from the run's beginning or its checkpoint, not from what the disk holds when a kernel is first needed.
+        // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache
+        // as it is when a kernel is first needed.
         let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
         let mut run = prepare(config, folder, device, resume, observer)?;
-        let stopped = run.steps(observer)?;
+        let stopped = run.run_steps(observer)?;
         let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
-        Ok(Finished { step, stopped, skipped, last: run.last, folder: folder.into() })
+        Ok(RunSummary { step, stopped, skipped, last_metrics: run.last_metrics, folder: folder.into() })
     })
 }
 
-/// A step whose numbers have not been read.
-pub(super) struct Late {
+/// A step whose results have not been read yet.
+pub(super) struct UnreadStep {
     step: u64,
-    rate: f64,
-    outcome: Outcome,
+    lr: f64,
+    pending: PendingStep,
     started: Instant,
     host_ms: f64,
 }
 
-/// A run between two steps; `prepare.rs` makes it.
+/// A run between two steps.
 pub(super) struct Run {
     pub folder: PathBuf,
     pub config: RunConfig,
@@ -156,58 +160,62 @@ pub(super) struct Run {
     pub learner: Learner,
     pub tokenizer: Tokenizer,
     pub batches: Batches,
-    pub validation: Option<Dataset>,
-    pub store: Store,
+    pub validation: Option<TokenDataset>,
+    pub store: CheckpointStore,
     pub metrics: Metrics,
-    pub rates: Rate,
-    /// Windows in a batch, tokens in a window.
+    pub schedule: LrSchedule,
+    /// Sequences per batch, tokens per sequence.
     pub shape: [usize; 2],
-    pub tokens_a_step: u64,
-    pub late: Option<Late>,
-    /// Whether the last step that was read moved parameters, until the factor of the loss knows.
-    pub unapplied: Option<bool>,
-    pub seconds: f64,
-    pub saved_at: Option<u64>,
-    pub last: Option<Line>,
-    /// The last step's numbers, if a stop interrupted the evaluation or the sample after it.
-    pub pending: Option<Line>,
-    pub generator: Option<Generator>,
+    pub tokens_per_step: u64,
+    pub unread: Option<UnreadStep>,
+    /// True if the gradients of the last step that was read were finite; set until the loss scale
+    /// is updated for it.
+    pub pending_scale_update: Option<bool>,
+    pub elapsed_seconds: f64,
+    /// Step of the last checkpoint.
+    pub saved_step: Option<u64>,
+    pub last_metrics: Option<StepMetrics>,
+    /// Metrics of the last step, if a stop interrupted the evaluation or the sample after it.
+    pub pending_metrics: Option<StepMetrics>,
+    pub generator: Option<TextGenerator>,
 }
 
 impl Run {
-    /// Makes steps until the last one, or until the observer wants no more; says whether it was that.
-    fn steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+    /// Runs steps until the last one or until the observer stops the run; returns true if it was
+    /// stopped.
+    fn run_steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
         let steps = self.config.train.steps.unwrap_or(0);
-        if let Some(line) = self.pending.take()
-            && !self.after_step(Some(line), observer)?
+        if let Some(metrics) = self.pending_metrics.take()
+            && !self.after_step(Some(metrics), observer)?
         {
             return Ok(true);
         }
         while self.learner.steps() < steps {
-            if observer.stop() || !self.step(steps, observer)? {
-                self.read(Instant::now(), None, observer)?;
+            if observer.should_stop() || !self.step(steps, observer)? {
+                self.finish_unread(Instant::now(), None, observer)?;
                 self.save(None, observer)?;
                 return Ok(true);
             }
-            observer.unsaved(self.unsaved());
+            observer.on_unsaved_steps(self.unsaved_steps());
             if !self.after_step(None, observer)? {
                 return Ok(true);
             }
         }
-        if self.saved_at.is_none() {
+        if self.saved_step.is_none() {
             self.save(None, observer)?;
         }
         Ok(false)
     }
 
-    /// Steps that no checkpoint holds.
-    fn unsaved(&self) -> u64 {
-        self.learner.steps().saturating_sub(self.saved_at.unwrap_or(0))
+    /// Number of steps since the last checkpoint.
+    fn unsaved_steps(&self) -> u64 {
+        self.learner.steps().saturating_sub(self.saved_step.unwrap_or(0))
     }
 
-    /// Evaluates, samples and saves after a step, as far as that is due. `line` has the numbers of the step if they were read
-    /// before a stop that interrupted this. False if one does so now: then the run is saved, and a resumed one begins here.
-    fn after_step(&mut self, line: Option<Line>, observer: &mut dyn Observer) -> Result<bool> {
+    /// Evaluates, samples and saves after a step, if due. `metrics` are those of the step if a stop
+    /// interrupted this after they were read. Returns false if a stop interrupts it now: then the
+    /// run is saved, and a resumed run repeats it.
+    fn after_step(&mut self, metrics: Option<StepMetrics>, observer: &mut dyn Observer) -> Result<bool> {
         let (train, step) = (self.config.train.clone(), self.learner.steps());
         let every = |n: Option<u64>| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
         let save = train.steps == Some(step) || every(train.save_every);
@@ -216,191 +224,204 @@ impl Run {
         if !(save || evaluate || sample) {
             return Ok(true);
         }
-        // What follows is not training.
+        // What follows does not count as training time.
         self.device.synchronize()?;
         let ended = Instant::now();
-        let found = match if evaluate { self.evaluate(observer) } else { Ok(None) } {
-            Err(Error { kind: ErrorKind::Stopped, .. }) => return self.interrupted(line, ended, observer),
-            found => found?,
+        let validation_loss = match if evaluate { self.evaluate(observer) } else { Ok(None) } {
+            Err(Error { kind: ErrorKind::Stopped, .. }) => return self.save_interrupted(metrics, ended, observer),
+            loss => loss?,
         };
-        match line {
-            Some(line) => self.push(Line { validation_loss: found, ..line }, observer)?,
-            None => self.read(ended, found, observer)?,
+        match metrics {
+            Some(metrics) => self.report(StepMetrics { validation_loss, ..metrics }, observer)?,
+            None => self.finish_unread(ended, validation_loss, observer)?,
         }
         if sample && !self.sample(step, observer)? {
-            return self.interrupted(self.last, ended, observer);
+            return self.save_interrupted(self.last_metrics, ended, observer);
         }
         if save {
-            // Also where the interrupted step was saved before it was evaluated.
-            self.saved_at = self.saved_at.filter(|_| line.is_none());
-            self.save(found, observer)?;
+            // An interrupted step was saved before it was evaluated; it is saved again.
+            self.saved_step = self.saved_step.filter(|_| metrics.is_none());
+            self.save(validation_loss, observer)?;
         }
         Ok(true)
     }
 
     /// Saves a run whose evaluation or sample was interrupted.
-    fn interrupted(&mut self, line: Option<Line>, ended: Instant, observer: &mut dyn Observer) -> Result<bool> {
-        self.read(ended, None, observer)?;
-        // A resumed run begins without the line of a step that is still to be evaluated.
-        if let Some(line) = line.filter(|line| self.last.is_none_or(|last| last.step < line.step)) {
-            self.metrics.push(&line)?;
+    fn save_interrupted(
+        &mut self,
+        metrics: Option<StepMetrics>,
+        ended: Instant,
+        observer: &mut dyn Observer,
+    ) -> Result<bool> {
+        self.finish_unread(ended, None, observer)?;
+        // A resumed run removes the line of the step that must be evaluated again.
+        if let Some(metrics) = metrics.filter(|metrics| self.last_metrics.is_none_or(|last| last.step < metrics.step)) {
+            self.metrics.push(&metrics)?;
         }
-        self.pending = line.or(self.last);
+        self.pending_metrics = metrics.or(self.last_metrics);
         self.save(None, observer)?;
         Ok(false)
     }
 
-    /// Makes one step; false if a stop interrupted it, which leaves everything as it was before.
+    /// Runs one step. Returns false if a stop interrupted it; then nothing has changed.
     fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
         let (started, waited) = (Instant::now(), bornite_support::waited());
-        let rate = self.rates.at(self.learner.steps(), steps);
+        let lr = self.schedule.lr_at(self.learner.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
-        let (batches, interrupt) = (&mut self.batches, observer.interrupt());
+        let (batches, interrupt) = (&mut self.batches, observer.interrupt_flag());
         let mut next = |n: usize| -> Result<Option<(Tensor, Tensor)>> {
-            if n > 0 && observer.stop() {
+            if n > 0 && observer.should_stop() {
                 return Ok(None);
             }
             let Some(batch) = batches.next().transpose()? else { return Ok(None) };
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
             Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
         };
-        let Some(outcome) = interruptible(interrupt, || self.learner.step_from(&mut next, rate))? else {
+        let Some(pending) = interruptible(interrupt, || self.learner.step_from(&mut next, lr))? else {
             self.batches.seek(before)?;
             return Ok(false);
         };
-        let late = Late { step: self.learner.steps(), rate, outcome, started, host_ms: 0.0 };
-        // While the device works on this step, the one before is looked at.
-        if let Some(before) = self.late.replace(late) {
-            self.settle(&before, started, None, observer)?;
+        let unread = UnreadStep { step: self.learner.steps(), lr, pending, started, host_ms: 0.0 };
+        // The previous step is read while the device works on this one.
+        if let Some(previous) = self.unread.replace(unread) {
+            self.finish_step(&previous, started, None, observer)?;
         }
-        // Always after the next step has begun, also where one had to be read before: then a stop changes nothing.
-        if let Some(moved) = self.unapplied.take() {
-            self.learner.rescale(moved);
+        // Always after the next step has started, even if the previous one was read earlier, so
+        // that a stop changes nothing.
+        if let Some(finite) = self.pending_scale_update.take() {
+            self.learner.update_loss_scale(finite);
         }
         let busy = started.elapsed().saturating_sub(bornite_support::waited() - waited);
-        if let Some(late) = &mut self.late {
-            late.host_ms = busy.as_secs_f64() * 1e3;
+        if let Some(unread) = &mut self.unread {
+            unread.host_ms = busy.as_secs_f64() * 1e3;
         }
         Ok(true)
     }
 
-    /// Reads the last step's numbers now.
-    fn read(&mut self, ended: Instant, found: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
-        match self.late.take() {
-            Some(late) => self.settle(&late, ended, found, observer),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for a step. It lasted until the next one began, which on a GPU is about as long as it took there.
-    fn settle(
+    /// Waits for the last step, if it was not read yet, and reports its metrics.
+    fn finish_unread(
         &mut self,
-        late: &Late,
         ended: Instant,
         validation_loss: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let measured = late.outcome.measure()?;
-        self.unapplied = Some(measured.moved);
-        let seconds = ended.saturating_duration_since(late.started).as_secs_f64().max(1e-9);
-        self.seconds += seconds;
-        let line = Line {
-            step: late.step,
-            loss: Some(measured.loss).filter(|loss| loss.is_finite()),
-            rate: late.rate,
-            norm: Some(measured.norm).filter(|norm| norm.is_finite()),
-            tokens_per_second: self.tokens_a_step as f64 / seconds,
-            seconds: self.seconds,
-            host_ms: late.host_ms,
-            memory: self.device.allocated_bytes().unwrap_or(0) as u64,
-            skipped: !measured.moved,
-            validation_loss,
-        };
-        self.push(line, observer)
+        match self.unread.take() {
+            Some(unread) => self.finish_step(&unread, ended, validation_loss, observer),
+            None => Ok(()),
+        }
     }
 
-    fn push(&mut self, line: Line, observer: &mut dyn Observer) -> Result<()> {
-        self.metrics.push(&line)?;
-        self.last = Some(line);
-        observer.tell(Event::Step(&line));
+    /// Waits for a step and reports its metrics. Its duration ends when the next step starts, which
+    /// on a GPU is close to its execution time.
+    fn finish_step(
+        &mut self,
+        step: &UnreadStep,
+        ended: Instant,
+        validation_loss: Option<f64>,
+        observer: &mut dyn Observer,
+    ) -> Result<()> {
+        let result = step.pending.wait()?;
+        self.pending_scale_update = Some(result.finite);
+        let seconds = ended.saturating_duration_since(step.started).as_secs_f64().max(1e-9);
+        self.elapsed_seconds += seconds;
+        let metrics = StepMetrics {
+            step: step.step,
+            loss: Some(result.loss).filter(|loss| loss.is_finite()),
+            lr: step.lr,
+            grad_norm: Some(result.grad_norm).filter(|norm| norm.is_finite()),
+            tokens_per_second: self.tokens_per_step as f64 / seconds,
+            elapsed_seconds: self.elapsed_seconds,
+            host_ms: step.host_ms,
+            memory_bytes: self.device.allocated_bytes().unwrap_or(0) as u64,
+            skipped: !result.finite,
+            validation_loss,
+        };
+        self.report(metrics, observer)
+    }
+
+    fn report(&mut self, metrics: StepMetrics, observer: &mut dyn Observer) -> Result<()> {
+        self.metrics.push(&metrics)?;
+        self.last_metrics = Some(metrics);
+        observer.on_event(TrainEvent::Step(&metrics));
         Ok(())
     }
 
     fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
-        let most = self.config.train.eval_batches.unwrap_or(1) as u64;
-        let loss = |x: &Tensor, y: &Tensor| match observer.stop() {
+        let max_batches = self.config.train.eval_batches.unwrap_or(1) as u64;
+        let loss = |tokens: &Tensor, targets: &Tensor| match observer.should_stop() {
             true => Err(Error::stopped()),
-            false => interruptible(observer.interrupt(), || self.learner.evaluate(x, y)),
+            false => interruptible(observer.interrupt_flag(), || self.learner.evaluate(tokens, targets)),
         };
-        let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], most, self.device, &loss)?;
+        let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], max_batches, self.device, &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
     }
 
     fn save(&mut self, metric: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
         let step = self.learner.steps();
-        self.metrics.draw()?;
-        if self.saved_at == Some(step) {
+        self.metrics.write_plot()?;
+        if self.saved_step == Some(step) {
             return Ok(());
         }
-        let known = Tuner::of_process().map_err(bornite::Error::from)?.known();
+        let choices = Tuner::of_process().map_err(bornite::Error::from)?.known();
         let state = State {
             model: self.learner.gpt().config().clone(),
             config: self.config.clone(),
-            tokenizer: self.tokenizer.fingerprint().into(),
-            cursor: Some(self.batches.cursor()),
-            scale: self.learner.scale(),
-            unapplied: self.unapplied,
-            seconds: self.seconds,
-            pending: self.pending,
-            samples: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
-            // Which candidate it was is enough; how long each took is on the disk.
-            tuning: known.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
+            tokenizer_fingerprint: self.tokenizer.fingerprint().into(),
+            data_cursor: Some(self.batches.cursor()),
+            loss_scale: self.learner.loss_scale(),
+            pending_scale_update: self.pending_scale_update,
+            elapsed_seconds: self.elapsed_seconds,
+            pending_metrics: self.pending_metrics,
+            samples_bytes: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
+            // The choice suffices; the measured times are in the tuning cache.
+            tuning: choices.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
         };
         let [weights, moments] = self.learner.tensors();
         let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);
         checkpoint.groups.insert(MOMENTS.into(), moments);
         let saved = self.store.save(&checkpoint, metric)?;
-        self.saved_at = Some(step);
-        observer.unsaved(0);
-        saved.notes.iter().for_each(|note| observer.tell(Event::Note(note)));
-        observer.tell(Event::Saved { step, path: &saved.path, best: saved.best });
+        self.saved_step = Some(step);
+        observer.on_unsaved_steps(0);
+        saved.notes.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
+        observer.on_event(TrainEvent::Saved { step, path: &saved.path, best: saved.best });
         Ok(())
     }
 
-    /// Writes a text with the model; false if a stop interrupted it.
+    /// Generates a sample. Returns false if a stop interrupted it.
     fn sample(&mut self, step: u64, observer: &mut dyn Observer) -> Result<bool> {
         let train = &self.config.train;
-        let prompt = train.prompt.clone().unwrap_or_default();
+        let prompt = train.sample_prompt.clone().unwrap_or_default();
         let (tokens, max_tokens) = (prompt_tokens(&self.tokenizer, &prompt)?, train.sample_tokens.unwrap_or(64));
         let sampling = Sampling { seed: train.seed.unwrap_or(0).wrapping_add(step), ..Sampling::default() };
-        let request = Request { sampling, max_tokens, stops: vec![] };
+        let options = GenerationOptions { sampling, max_tokens, stops: vec![] };
         let cached = self.generator.take();
-        let write = || {
+        let generate = || {
             let generator = match cached {
                 Some(generator) => generator,
                 None => {
                     let precision = train.precision.unwrap_or_default();
                     let length = tokens.len().saturating_add(max_tokens);
-                    Generator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
+                    TextGenerator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
                 }
             };
-            let written = generator.write_after(&self.tokenizer, &tokens, &request, &mut |_| !observer.stop())?;
-            Ok((generator, written))
+            let generated =
+                generator.generate_from_tokens(&self.tokenizer, &tokens, &options, &mut |_| !observer.should_stop())?;
+            Ok((generator, generated))
         };
-        let (generator, written) = match interruptible(observer.interrupt(), write) {
+        let (generator, generated) = match interruptible(observer.interrupt_flag(), generate) {
             Err(Error { kind: ErrorKind::Stopped, .. }) => return Ok(false),
-            written => written?,
+            generated => generated?,
         };
         self.generator = Some(generator);
-        if observer.stop() {
+        if observer.should_stop() {
             return Ok(false);
         }
-        let text = prompt + &written.text;
+        let text = prompt + &generated.text;
         let path = self.folder.join(SAMPLES);
-        let said = write!(files::append(&path)?, "--- step {step}\n{text}\n");
-        said.map_err(Error::io("write", &path))?;
-        observer.tell(Event::Sample { step, text: &text });
+        let written = write!(files::append(&path)?, "--- step {step}\n{text}\n");
+        written.map_err(Error::io("write", &path))?;
+        observer.on_event(TrainEvent::Sample { step, text: &text });
         Ok(true)
     }
 }

@@ -1,4 +1,5 @@
-//! Counts what is allocated: on this thread, to bound what a hostile file can ask for, and in the whole process.
+//! Counts what is allocated: on this thread, to bound what a hostile file can ask for, and in the
+//! whole process.
 #![allow(unsafe_code)] // an allocator is unsafe by nature; this one only counts and passes on
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -11,7 +12,8 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 thread_local! {
-    /// Bytes that this thread holds, and held at most. Frees by other threads make the first inexact, not the bound.
+    /// Bytes that this thread holds, and held at most. Frees by other threads make the first
+    /// inexact, not the bound.
     static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 static PROCESS: AtomicUsize = AtomicUsize::new(0);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::Device;
 use bornite_nn::checkpoint::safetensors::Safetensors;
-use bornite_nn::checkpoint::{Store, load};
+use bornite_nn::checkpoint::{CheckpointStore, load};
 
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, same};
@@ -22,7 +22,7 @@ struct Victim {
 impl Victim {
     fn new(random: &mut Random, scale: usize) -> Result<Victim, bornite_nn::Error> {
         let folder = Folder::new("damage");
-        let path = Store::open(&folder.0, KEEP)?.save(&checkpoint(random, 1, scale), Some(0.5))?.path;
+        let path = CheckpointStore::open(&folder.0, KEEP)?.save(&checkpoint(random, 1, scale), Some(0.5))?.path;
         Ok(Victim { _folder: folder, path })
     }
 
@@ -103,7 +103,8 @@ pub fn every_byte_of_json() -> Outcome {
         for at in 0..file.len() {
             for flip in flips(&mut random) {
                 file[at] ^= flip;
-                // A manifest of another version, or one that names other files, is refused by what it then says.
+                // A manifest of another version, or one that names other files, is refused by what
+                // it then says.
                 let refused = if name == "manifest.json" {
                     fs::write(victim.path.join(name), &file)?;
                     load(&victim.path, Device::cpu()).err().map(|error| error.to_string())
@@ -129,7 +130,7 @@ pub fn truncations() -> Outcome {
         let near_the_end = [file.len() - 1, file.len() - 2];
         for bytes in (0..file.len()).step_by(4096).chain(near_the_end) {
             let error = victim.refused(name, &file[..bytes])?;
-            let lengths = [format!("{bytes} bytes"), format!("with {}", file.len())];
+            let lengths = [format!("{bytes} bytes"), format!("{} were saved", file.len())];
             assert!(name == "manifest.json" || lengths.iter().all(|part| error.contains(part)), "{error}");
             count += 1;
         }

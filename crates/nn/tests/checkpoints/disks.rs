@@ -1,4 +1,4 @@
-//! Disks that are full: at each single call of a save, by the system's own limit, by `/dev/full`.
+//! Full disks: at each call of a save, by the system's file size limit, and `/dev/full`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -8,36 +8,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bornite::Device;
-use bornite_nn::checkpoint::{Disk, Keep, Store, SystemDisk, checkpoints, latest, load, load_latest, safetensors};
+use bornite_nn::checkpoint::{
+    CheckpointStore, Disk, Keep, SystemDisk, checkpoints, latest, load, load_latest, safetensors,
+};
 
 use crate::Outcome;
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, names, same};
 
-/// How calls fail.
+/// Failure mode of the disk.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fails {
-    /// One of them.
+enum FailureMode {
+    /// One call fails.
     Once,
-    /// From one on all that need room; removing works.
+    /// From one call on, all calls that need space fail; removing works.
     Full,
-    /// From one on all of them.
+    /// From one call on, all calls fail.
     Dead,
 }
 
 struct Faulty {
     calls: AtomicUsize,
     from: usize,
-    fails: Fails,
+    fails: FailureMode,
 }
 
 impl Faulty {
     fn call(&self, needs_room: bool) -> io::Result<()> {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         let fails = match self.fails {
-            Fails::Once => call == self.from,
-            Fails::Full => call >= self.from && needs_room,
-            Fails::Dead => call >= self.from,
+            FailureMode::Once => call == self.from,
+            FailureMode::Full => call >= self.from && needs_room,
+            FailureMode::Dead => call >= self.from,
         };
         if fails { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
@@ -83,18 +85,19 @@ pub fn full_at_each_call() -> Outcome {
     let (old, new, next) =
         (checkpoint(&mut random, 1, 1), checkpoint(&mut random, 2, 1), checkpoint(&mut random, 3, 1));
     let keep = Keep { last: 1, best: true };
-    for fails in [Fails::Once, Fails::Full, Fails::Dead] {
+    for fails in [FailureMode::Once, FailureMode::Full, FailureMode::Dead] {
         let mut refused = 0;
         for from in 0.. {
             let folder = Folder::new("full");
-            Store::open(&folder.0, keep)?.save(&old, Some(2.0))?;
+            CheckpointStore::open(&folder.0, keep)?.save(&old, Some(2.0))?;
             let disk = Arc::new(Faulty { calls: AtomicUsize::new(0), from, fails });
-            let mut store = Store::open_on(&folder.0, keep, disk.clone())?;
+            let mut store = CheckpointStore::open_on(&folder.0, keep, disk.clone())?;
             let saved = store.save(&new, Some(1.0));
             let calls = disk.calls.load(Ordering::Relaxed);
             drop(store);
             let about = format!("{fails:?} at call {from}");
-            // Whatever became of it, one whole checkpoint is the latest, and all that are there are whole.
+            // Whatever became of it, one whole checkpoint is the latest, and all that are there are
+            // whole.
             let found = load_latest(&folder.0, Device::cpu(), false)?.checkpoint;
             for path in checkpoints(&folder.0)? {
                 load(path, Device::cpu()).map_err(|error| format!("{about}: {error}"))?;
@@ -110,11 +113,11 @@ pub fn full_at_each_call() -> Outcome {
                     assert!(same(&load(folder.join("step-00000001"), Device::cpu())?, &old), "{about}: not intact");
                     assert!(same(&found, &old) || same(&found, &new));
                     let strays = names(&folder.0).into_iter().filter(|name| name.starts_with(".s")).count();
-                    assert!(strays == 0 || fails != Fails::Full, "{about}: the disk is fuller than before");
+                    assert!(strays == 0 || fails != FailureMode::Full, "{about}: the disk is fuller than before");
                 }
             }
             // With room again, the next save succeeds and leaves nothing behind.
-            let mut store = Store::open(&folder.0, keep)?;
+            let mut store = CheckpointStore::open(&folder.0, keep)?;
             let saved = store.save(&next, Some(0.0))?;
             assert!(saved.notes.is_empty() && saved.best, "{about}: {saved:?}");
             assert_eq!(names(&folder.0), [".lock", "best", "latest", "step-00000003"], "{about}");
@@ -133,8 +136,9 @@ pub fn file_size_limits_of_the_system() -> Outcome {
     let folder = Folder::new("limit");
     let run = folder.join("run");
     let old = checkpoint(&mut random, 1, 20);
-    Store::open(&run, KEEP)?.save(&old, None)?;
-    // Blocks of 512 or 1024 bytes, as the shell has it; the system's own error at the first byte beyond.
+    CheckpointStore::open(&run, KEEP)?.save(&old, None)?;
+    // Blocks of 512 or 1024 bytes, as the shell has it; the system's own error at the first byte
+    // beyond.
     let mut refused = 0;
     for blocks in [0, 1, 4, 16, 30, 64, 100, 100_000] {
         let script = format!("ulimit -f {blocks}; trap '' XFSZ; exec \"$0\" child save-once \"$1\" 2");

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bornite::Device;
-use bornite_nn::checkpoint::huggingface::{Export, Model};
-use bornite_nn::checkpoint::{Store, best, load, load_latest, safetensors};
+use bornite_nn::checkpoint::hugging_face::{HuggingFaceModel, ModelExport};
+use bornite_nn::checkpoint::{CheckpointStore, best, load, load_latest, safetensors};
 use bornite_nn::{Error, ErrorKind};
 
 use crate::Outcome;
@@ -18,7 +18,7 @@ use crate::sample::{Folder, KEEP, assert_says, checkpoint, same};
 pub fn save_once(arguments: &[String]) {
     let step = arguments[1].parse().unwrap();
     let checkpoint = checkpoint(&mut Random::seeded(std::process::id().into()), step, 20);
-    let saved = Store::open(&arguments[0], KEEP).and_then(|mut store| store.save(&checkpoint, None));
+    let saved = CheckpointStore::open(&arguments[0], KEEP).and_then(|mut store| store.save(&checkpoint, None));
     if let Err(error) = saved {
         println!("{error}");
         std::process::exit(1);
@@ -38,10 +38,10 @@ pub fn one_writer_at_a_time() -> Outcome {
         Command::new(std::env::current_exe()?).args(["child", "save-once"]).arg(&folder.0).arg(step).output()
     };
     let second = once("70")?;
-    let said = String::from_utf8(second.stdout)?;
+    let expected = String::from_utf8(second.stdout)?;
     assert!(!second.status.success());
     let holder = format!("is being written by process {}", first.id());
-    assert_says(&said.trim(), &[&folder.0.display().to_string(), &holder, "another folder"]);
+    assert_says(&expected.trim(), &[&folder.0.display().to_string(), &holder, "another folder"]);
     // Reading needs no lock, also while checkpoints come and go.
     for _ in 0..20 {
         assert!(load_latest(&folder.0, Device::cpu(), false)?.checkpoint.step < 1_000_000);
@@ -51,16 +51,16 @@ pub fn one_writer_at_a_time() -> Outcome {
     assert!(once("70")?.status.success(), "the lock outlives its holder");
     assert_eq!(load_latest(&folder.0, Device::cpu(), false)?.checkpoint.step, 70);
     // In one process likewise.
-    let store = Store::open(&folder.0, KEEP)?;
-    assert!(matches!(Store::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
+    let store = CheckpointStore::open(&folder.0, KEEP)?;
+    assert!(matches!(CheckpointStore::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
     drop(store);
-    Store::open(&folder.0, KEEP)?;
+    CheckpointStore::open(&folder.0, KEEP)?;
     Ok(())
 }
 
-pub fn refusals_are_one_sentence() -> Outcome {
+pub fn errors_are_one_sentence() -> Outcome {
     let folder = Folder::new("refused");
-    let mut store = Store::open(folder.join("made/on/the/way"), KEEP)?;
+    let mut store = CheckpointStore::open(folder.join("made/on/the/way"), KEEP)?;
     let saved = store.save(&checkpoint(&mut Random::fresh(), 1, 1), None)?;
     fs::write(folder.join("file"), "text")?;
     fs::create_dir(folder.join("empty"))?;
@@ -70,30 +70,30 @@ pub fn refusals_are_one_sentence() -> Outcome {
         (folder.join("file"), folder.join("empty"), folder.join("none"), folder.join("pipe"));
     let path = |path: &Path| path.display().to_string();
     let cpu = Device::cpu();
-    let rules = safetensors::Rules::default();
+    let options = safetensors::ReadOptions::default();
     let table: [(Result<(), Error>, &Path, &str); 13] = [
-        (Store::open(&file, KEEP).map(drop), &file, "is a file, and checkpoints need a folder"),
-        (Store::open(file.join("below"), KEEP).map(drop), &file, "Not a directory"),
+        (CheckpointStore::open(&file, KEEP).map(drop), &file, "is a file; checkpoints need a folder"),
+        (CheckpointStore::open(file.join("below"), KEEP).map(drop), &file, "Not a directory"),
         (load_latest(&missing, cpu, true).map(drop), &missing, "No such file or directory"),
         (load_latest(&file, cpu, true).map(drop), &file, "is a file"),
-        (load_latest(&empty, cpu, true).map(drop), &empty, "holds no checkpoint"),
+        (load_latest(&empty, cpu, true).map(drop), &empty, "contains no checkpoint"),
         (load(&missing, cpu).map(drop), &missing, "No such file or directory"),
         (load(&empty, cpu).map(drop), &empty, "manifest.json"),
-        (load(&file, cpu).map(drop), &file, "is a file, and a checkpoint is a folder"),
+        (load(&file, cpu).map(drop), &file, "is a file; a checkpoint is a folder"),
         (safetensors::Safetensors::open(&empty).map(drop), &empty, "is a folder, not a file"),
         (safetensors::Safetensors::open(&pipe).map(drop), &pipe, "is not a plain file"),
-        (Model::open(&file, &rules).map(drop), &file, "is a file; give the folder"),
-        (Model::open(&empty, &rules).map(drop), &empty, "config.json"),
-        (Model::open(&missing, &rules).map(drop), &missing, "No such file or directory"),
+        (HuggingFaceModel::open(&file, &options).map(drop), &file, "is a file; pass the folder"),
+        (HuggingFaceModel::open(&empty, &options).map(drop), &empty, "config.json"),
+        (HuggingFaceModel::open(&missing, &options).map(drop), &missing, "No such file or directory"),
     ];
-    for (result, named, said) in table {
-        assert_says(&result.err().ok_or(said)?, &[&path(named), said]);
+    for (result, named, expected) in table {
+        assert_says(&result.err().ok_or(expected)?, &[&path(named), expected]);
     }
     assert_eq!(best(&empty)?, None);
-    let export = Export {
+    let export = ModelExport {
         config: &serde_json::json!({}),
         tensors: &Default::default(),
-        table: &[],
+        mappings: &[],
         files: &[],
         max_file_bytes: 1 << 30,
     };
@@ -110,7 +110,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
 }
 
-/// Whether a process without root's rights can be started.
+/// Returns true if a process without root's rights can be started.
 pub fn can_drop_rights() -> bool {
     !is_root() || Command::new("setpriv").arg("--version").output().is_ok()
 }
@@ -119,7 +119,7 @@ pub fn without_permission() -> Outcome {
     let folder = Folder::new("readonly");
     let run = folder.join("run");
     let saved = checkpoint(&mut Random::fresh(), 1, 1);
-    Store::open(&run, KEEP)?.save(&saved, None)?;
+    CheckpointStore::open(&run, KEEP)?.save(&saved, None)?;
     // Root may write anywhere, so the attempt is made as nobody.
     let binary = folder.join("binary");
     fs::copy(std::env::current_exe()?, &binary)?;
@@ -135,11 +135,11 @@ pub fn without_permission() -> Outcome {
         command.args(["child", "save-once"]).arg(to).arg("2").output()
     };
     fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o555))?;
-    for (to, said) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot make folder")] {
+    for (to, expected) in [(run.clone(), "cannot write to"), (run.join("new"), "cannot create folder")] {
         let child = attempt(&to)?;
         let text = String::from_utf8(child.stdout)?;
         assert!(!child.status.success(), "{to:?} was written");
-        assert_says(&text.trim(), &[said, &run.display().to_string(), "Permission denied"]);
+        assert_says(&text.trim(), &[expected, &run.display().to_string(), "Permission denied"]);
     }
     // Reading a folder that cannot be written is fine.
     assert!(same(&load_latest(&run, Device::cpu(), false)?.checkpoint, &saved));

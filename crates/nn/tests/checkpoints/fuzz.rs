@@ -1,4 +1,4 @@
-//! Files by strangers: no panic, no hang, no memory beyond what the file's own size explains.
+//! Untrusted files: no panic, no hang, and memory bounded by the size of the file.
 
 use std::fs;
 use std::io::Cursor;
@@ -6,21 +6,22 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bornite::{DType, Device};
-use bornite_nn::checkpoint::huggingface::{Index, Model};
-use bornite_nn::checkpoint::safetensors::{Header, Rules, Safetensors};
-use bornite_nn::checkpoint::{Manifest, Store, load};
+use bornite_nn::checkpoint::hugging_face::{HuggingFaceModel, ShardIndex};
+use bornite_nn::checkpoint::safetensors::{Header, ReadOptions, Safetensors};
+use bornite_nn::checkpoint::{CheckpointManifest, CheckpointStore, load};
 
 use crate::allocation::peak;
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, bytes as written, checkpoint};
 use crate::{Outcome, full};
 
-/// Bytes of memory a byte of file may cost while it is read (a `,[]` of JSON becomes a value of 32), and what is always
-/// needed, error messages above all.
+/// Bytes of memory a byte of file may cost while it is read (a `,[]` of JSON becomes a value of
+/// 32), and what is always needed, error messages above all.
 const FACTOR: usize = 64;
 const ALWAYS: usize = 64 << 10;
 
-/// Runs `work` on an input of so many bytes and fails if it took more memory or time than that explains.
+/// Runs `work` on an input of so many bytes and fails if it took more memory or time than that
+/// explains.
 fn bounded<R>(bytes: usize, about: &[u8], work: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let (result, held) = peak(work);
@@ -108,15 +109,15 @@ pub fn bytes() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("fuzz");
     let saved = checkpoint(&mut random, 1, 1);
-    let path = Store::open(&folder.0, KEEP)?.save(&saved, None)?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&saved, None)?.path;
     let file = written(&saved.groups["first_moment"]);
     let header = 8 + u64::from_le_bytes(file[..8].try_into()?) as usize;
     let manifest = fs::read(path.join("manifest.json"))?;
     let index =
         br#"{"metadata":{"total_size":10},"weight_map":{"a":"model-00001-of-00002.safetensors","b":"m.safetensors"}}"#;
-    let rules = Rules::default();
+    let options = ReadOptions::default();
     let path = Path::new("manifest.json");
-    let right = Manifest::parse(path, &manifest)?;
+    let right = CheckpointManifest::parse(path, &manifest)?;
     let mut accepted = [0; 4];
     let start = Instant::now();
     let count = rounds(40_000);
@@ -134,13 +135,14 @@ pub fn bytes() -> Outcome {
         };
         let fine = bounded(text.len(), &text, || match kind {
             0 => {
-                let opened = Safetensors::new(Cursor::new(&text), "fuzz", &rules);
+                let opened = Safetensors::new(Cursor::new(&text), "fuzz", &options);
                 opened.is_ok_and(|mut file| file.tensors(Device::cpu()).is_ok())
             }
-            1 => Header::parse(&text, (file.len() - header) as u64, &rules).is_ok(),
-            2 => Index::parse(&text).is_ok(),
+            1 => Header::parse(&text, (file.len() - header) as u64, &options).is_ok(),
+            2 => ShardIndex::parse(&text).is_ok(),
             // It guards itself: what is accepted says the same, in other white space.
-            _ => Manifest::parse(path, &text).is_ok_and(|found| found == right || panic!("{found:?} was accepted")),
+            _ => CheckpointManifest::parse(path, &text)
+                .is_ok_and(|found| found == right || panic!("{found:?} was accepted")),
         });
         accepted[kind] += fine as usize;
     }
@@ -150,16 +152,18 @@ pub fn bytes() -> Outcome {
     Ok(())
 }
 
-/// Headers made of right and wrong parts; the verdict is compared with one that this test reaches by itself.
+/// Headers made of right and wrong parts; the verdict is compared with one that this test reaches
+/// by itself.
 pub fn headers() -> Outcome {
     let mut random = Random::fresh();
     let (mut right, mut wrong) = (0, 0);
     let start = Instant::now();
     let count = rounds(40_000);
     for _ in 0..count {
-        let (json, data_bytes, fine) = made_header(&mut random);
-        let result =
-            bounded(json.len(), json.as_bytes(), || Header::parse(json.as_bytes(), data_bytes, &Rules::default()));
+        let (json, data_bytes, fine) = random_header(&mut random);
+        let result = bounded(json.len(), json.as_bytes(), || {
+            Header::parse(json.as_bytes(), data_bytes, &ReadOptions::default())
+        });
         match (&result, fine) {
             (Ok(_), true) => right += 1,
             (Err(error), false) => {
@@ -175,7 +179,7 @@ pub fn headers() -> Outcome {
 }
 
 /// A header, how many bytes follow it, and whether it is right.
-fn made_header(random: &mut Random) -> (String, u64, bool) {
+fn random_header(random: &mut Random) -> (String, u64, bool) {
     let mut below = |n: u64| random.bits() % n;
     let mistake = if below(3) == 0 { 0 } else { 1 + below(13) };
     let (count, mut at, mut entries) = (1 + below(5), 0, vec![]);
@@ -185,11 +189,11 @@ fn made_header(random: &mut Random) -> (String, u64, bool) {
         let hit = |m: u64| mistake == m && n == victim;
         // Types of one size, so that nothing is misaligned by chance.
         let names = [(DType::F32, "F32"), (DType::I32, "I32"), (DType::U32, "U32")];
-        let (dtype, mut spelled) = names[below(3) as usize];
+        let (dtype, mut dtype_name) = names[below(3) as usize];
         let mut shape: Vec<u64> = (0..below(4)).map(|_| below(4)).collect();
         let mut bytes = shape.iter().product::<u64>() * dtype.bytes() as u64;
         if hit(1) {
-            spelled = ["F31", "f32", "", "F8_E4M3", "F32 "][below(5) as usize];
+            dtype_name = ["F31", "f32", "", "F8_E4M3", "F32 "][below(5) as usize];
         }
         if hit(2) {
             shape.extend([1 << 31, 1 << 31, 1 << 31]);
@@ -228,7 +232,7 @@ fn made_header(random: &mut Random) -> (String, u64, bool) {
         let extra = if hit(12) { [",\"x\":1", ",\"dtype\":\"F32\"", ",\"shape\":[]"][below(3) as usize] } else { "" };
         let shape = shape.join(",");
         entries.push(format!(
-            r#""{name}":{{"dtype":"{spelled}","shape":[{shape}],"data_offsets":[{begin},{end}]{extra}}}"#
+            r#""{name}":{{"dtype":"{dtype_name}","shape":[{shape}],"data_offsets":[{begin},{end}]{extra}}}"#
         ));
     }
     if below(4) == 0 {
@@ -238,12 +242,12 @@ fn made_header(random: &mut Random) -> (String, u64, bool) {
     (format!("{{{}}}", entries.join(",")), at + beyond, fine)
 }
 
-/// Whole folders with one file changed: checkpoints and models.
+/// Complete folders with one changed file: checkpoints and models.
 pub fn folders() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("fuzz-folders");
     let saved = checkpoint(&mut random, 1, 1);
-    let path = Store::open(&folder.0, KEEP)?.save(&saved, None)?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&saved, None)?.path;
     let model = folder.join("model");
     fs::create_dir(&model)?;
     fs::write(model.join("config.json"), r#"{"n_layer": 2, "architectures": ["GPT2LMHeadModel"], "eps": 1e-5}"#)?;
@@ -271,7 +275,7 @@ pub fn folders() -> Outcome {
             if folder == &path {
                 load(&path, Device::cpu()).is_ok()
             } else {
-                Model::open(&model, &Rules::default()).is_ok()
+                HuggingFaceModel::open(&model, &ReadOptions::default()).is_ok()
             }
         }) as usize;
         fs::write(folder.join(name), original)?;
@@ -279,6 +283,6 @@ pub fn folders() -> Outcome {
     println!("{count} folders, {accepted} accepted");
     assert!(accepted < count / 2, "{accepted} of {count} were accepted");
     load(&path, Device::cpu())?;
-    Model::open(&model, &Rules::default())?;
+    HuggingFaceModel::open(&model, &ReadOptions::default())?;
     Ok(())
 }

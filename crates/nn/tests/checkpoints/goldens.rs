@@ -1,5 +1,6 @@
-//! Files that are kept: one by the format's own library (`scripts/safetensors_goldens.py`), and a checkpoint of ours that
-//! every later release must read. `BLESS=1 cargo test -p bornite-nn` writes the latter.
+//! Files that are kept: one by the format's own library (`scripts/safetensors_goldens.py`), and a
+//! checkpoint of ours that every later release must read. `BLESS=1 cargo test -p bornite-nn` writes
+//! the latter.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use bornite::{DType, Device, Tensor};
 use bornite_nn::checkpoint::safetensors::{self, Safetensors};
-use bornite_nn::checkpoint::{Checkpoint, Store, Tensors, load};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Tensors, load};
 
 use crate::Outcome;
 use crate::sample::{Folder, KEEP, bytes, names, same};
@@ -55,7 +56,7 @@ pub fn python_files_are_read() -> Outcome {
     Ok(())
 }
 
-pub fn our_bytes_are_those_of_python() -> Outcome {
+pub fn written_files_match_python_byte_for_byte() -> Outcome {
     let mut ours = vec![];
     safetensors::write(&mut ours, &expected(), &BTreeMap::from([("format".into(), "np".into())]))?;
     let theirs = fs::read(goldens().join("python.safetensors"))?;
@@ -70,7 +71,7 @@ pub fn a_checkpoint_of_this_version_is_read() -> Outcome {
     let moments = Tensors::from([("w".into(), Tensor::full(0.5, &[7], DType::F32, Device::cpu()))]);
     checkpoint.groups = [("first_moment".into(), moments), ("masters".into(), Tensors::new())].into();
     let folder = Folder::new("golden");
-    let path = Store::open(&folder.0, KEEP)?.save(&checkpoint, Some(2.5))?.path;
+    let path = CheckpointStore::open(&folder.0, KEEP)?.save(&checkpoint, Some(2.5))?.path;
     assert_eq!(names(&path), FILES);
     let kept = goldens().join("checkpoint");
     if std::env::var_os("BLESS").is_some() {

@@ -1,4 +1,5 @@
-//! Writers that die: at random times by `kill -9`, and at every single call that a save makes of the disk.
+//! Writers that die: at random times by `kill -9`, and at every single call that a save makes of
+//! the disk.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -9,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{Checkpoint, Disk, Store, Tensors, checkpoints, load, load_latest};
+use bornite_nn::checkpoint::{Checkpoint, CheckpointStore, Disk, Tensors, checkpoints, load, load_latest};
 
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, names};
 use crate::{Outcome, full};
 
-/// A checkpoint whose contents follow from its step.
+/// A checkpoint with contents determined by its step.
 fn of_step(step: u64) -> Checkpoint {
     let tensor = |n: u64| Tensor::full((step * 100 + n) as f64, &[20_000], DType::F64, Device::cpu());
     let weights: Tensors = (0..4).map(|n| (format!("w{n}"), tensor(n))).collect();
@@ -39,9 +40,9 @@ fn check(checkpoint: &Checkpoint) -> Outcome {
 }
 
 /// The child: saves one checkpoint after another from a step on and says which it has saved.
-pub fn save_for_ever(arguments: &[String]) {
+pub fn save_forever(arguments: &[String]) {
     let first: u64 = arguments[1].parse().unwrap();
-    let mut store = Store::open(&arguments[0], KEEP).unwrap();
+    let mut store = CheckpointStore::open(&arguments[0], KEEP).unwrap();
     for step in first.. {
         // The metric falls and rises, so that `best` moves at some saves and stays at others.
         store.save(&of_step(step), Some((step % 5) as f64)).unwrap();
@@ -88,7 +89,7 @@ pub fn latest_always_loads() -> Outcome {
     }
     assert!(strays > rounds / 10, "only {strays} strays: the processes died between saves, not in them");
     for folder in &folders {
-        Store::open(&folder.0, KEEP)?;
+        CheckpointStore::open(&folder.0, KEEP)?;
         assert!(names(&folder.0).iter().all(|name| !name.starts_with(".saving") && !name.starts_with(".rem")));
     }
     println!("{rounds} processes killed, {strays} strays, saves on disk and in memory: {known:?}");
@@ -96,11 +97,11 @@ pub fn latest_always_loads() -> Outcome {
 }
 
 /// A disk on which the process ends at a given call, a write half done.
-struct Deadly {
+struct ExitingDisk {
     left: AtomicUsize,
 }
 
-impl Deadly {
+impl ExitingDisk {
     fn call(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
             std::process::exit(9);
@@ -108,7 +109,7 @@ impl Deadly {
     }
 }
 
-impl Disk for Deadly {
+impl Disk for ExitingDisk {
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.call();
         std::fs::create_dir(path)
@@ -153,7 +154,7 @@ impl Disk for Deadly {
 pub fn save_until_call(arguments: &[String]) {
     let left = AtomicUsize::new(arguments[1].parse().unwrap());
     let keep = bornite_nn::checkpoint::Keep { last: 1, best: true };
-    let mut store = Store::open_on(&arguments[0], keep, Arc::new(Deadly { left })).unwrap();
+    let mut store = CheckpointStore::open_on(&arguments[0], keep, Arc::new(ExitingDisk { left })).unwrap();
     for step in [5, 6] {
         store.save(&of_step(step), Some(-(step as f64))).unwrap();
     }
@@ -163,7 +164,7 @@ pub fn at_every_call() -> Outcome {
     for call in 0.. {
         let folder = Folder::new("calls");
         let keep = bornite_nn::checkpoint::Keep { last: 1, best: true };
-        Store::open(&folder.0, keep)?.save(&of_step(1), Some(0.0))?;
+        CheckpointStore::open(&folder.0, keep)?.save(&of_step(1), Some(0.0))?;
         let child = Command::new(std::env::current_exe()?)
             .args(["child", "save-until"])
             .arg(&folder.0)

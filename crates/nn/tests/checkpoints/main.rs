@@ -1,6 +1,6 @@
-//! Checkpoints under everything that happens to files: killed writers, full disks, flipped bits, hostile headers.
+//! Checkpoints with killed writers, full disks, flipped bits and hostile headers.
 //!
-//! The processes that are killed, starved or watched are this binary itself, called with `child` and a task.
+//! Child processes are this binary itself, started with `child` and a task.
 
 mod allocation;
 mod damage;
@@ -18,20 +18,23 @@ mod stores;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// What a test body returns.
+/// Result of a test body.
 type Outcome = Result<(), Failed>;
 
 const TESTS: [(&str, fn() -> Outcome); 30] = [
     ("goldens::python_files_are_read", goldens::python_files_are_read),
-    ("goldens::our_bytes_are_those_of_python", goldens::our_bytes_are_those_of_python),
+    ("goldens::written_files_match_python_byte_for_byte", goldens::written_files_match_python_byte_for_byte),
     ("goldens::a_checkpoint_of_this_version_is_read", goldens::a_checkpoint_of_this_version_is_read),
-    ("stores::checkpoints_come_back_to_the_bit", stores::checkpoints_come_back_to_the_bit),
+    ("stores::checkpoints_round_trip_exactly", stores::checkpoints_round_trip_exactly),
     ("stores::the_last_and_the_best_are_kept", stores::the_last_and_the_best_are_kept),
     ("stores::a_step_can_be_saved_again", stores::a_step_can_be_saved_again),
-    ("stores::newer_versions_are_refused", stores::newer_versions_are_refused),
-    ("stores::an_older_one_is_loaded_only_when_asked_for", stores::an_older_one_is_loaded_only_when_asked_for),
-    ("stores::the_folder_counts_without_its_pointer", stores::the_folder_counts_without_its_pointer),
-    ("stores::strays_are_swept", stores::strays_are_swept),
+    ("stores::newer_versions_are_rejected", stores::newer_versions_are_rejected),
+    (
+        "stores::older_checkpoints_are_loaded_only_with_fall_back",
+        stores::older_checkpoints_are_loaded_only_with_fall_back,
+    ),
+    ("stores::checkpoints_are_found_without_a_valid_pointer", stores::checkpoints_are_found_without_a_valid_pointer),
+    ("stores::stale_files_are_removed", stores::stale_files_are_removed),
     ("stores::loads_need_little_more_than_the_tensors", stores::loads_need_little_more_than_the_tensors),
     ("killed::latest_always_loads", killed::latest_always_loads),
     ("killed::at_every_call", killed::at_every_call),
@@ -47,14 +50,14 @@ const TESTS: [(&str, fn() -> Outcome); 30] = [
     ("fuzz::headers", fuzz::headers),
     ("fuzz::folders", fuzz::folders),
     ("folders::one_writer_at_a_time", folders::one_writer_at_a_time),
-    ("folders::refusals_are_one_sentence", folders::refusals_are_one_sentence),
+    ("folders::errors_are_one_sentence", folders::errors_are_one_sentence),
     ("folders::without_permission", folders::without_permission),
-    ("models::go_out_and_come_back", models::go_out_and_come_back),
-    ("models::names_and_shapes_must_fit", models::names_and_shapes_must_fit),
-    ("models::shards_must_fit_their_index", models::shards_must_fit_their_index),
+    ("models::export_and_import_round_trip", models::export_and_import_round_trip),
+    ("models::names_and_shapes_must_match", models::names_and_shapes_must_match),
+    ("models::shards_must_match_their_index", models::shards_must_match_their_index),
 ];
 
-/// True where the long versions are asked for.
+/// Returns true if the long versions are requested.
 fn full() -> bool {
     std::env::var_os("BORNITE_TEST_FULL").is_some()
 }
@@ -65,7 +68,7 @@ fn main() {
         && child == "child"
     {
         return match task.as_str() {
-            "save" => killed::save_for_ever(rest),
+            "save" => killed::save_forever(rest),
             "save-until" => killed::save_until_call(rest),
             "save-once" => folders::save_once(rest),
             "load" => stores::load_and_count(rest),

@@ -10,11 +10,11 @@ use crate::random::Random;
 
 pub const KEEP: Keep = Keep { last: 3, best: true };
 
-/// A folder that is removed in the end.
+/// A folder that is removed at the end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// In memory where that can be had: these tests ask much of a disk.
+    /// In memory if possible, since these tests write a lot.
     pub fn new(name: &str) -> Folder {
         let memory = Path::new("/dev/shm");
         Folder::below(if memory.is_dir() { memory.into() } else { std::env::temp_dir() }, name)
@@ -104,7 +104,7 @@ pub fn bytes(tensors: &Tensors) -> Vec<u8> {
     file
 }
 
-/// Whether two checkpoints are the same to the bit.
+/// Returns true if two checkpoints are bit-identical.
 pub fn same(a: &Checkpoint, b: &Checkpoint) -> bool {
     a.step == b.step
         && a.state == b.state
@@ -121,7 +121,8 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Panics unless an error is one sentence that says all of `parts`; the line of the caller may follow.
+/// Panics unless an error is one sentence that says all of `parts`; the line of the caller may
+/// follow.
 pub fn assert_says(error: &impl std::fmt::Display, parts: &[&str]) {
     let text = error.to_string();
     let text = text.split("\n  at ").next().unwrap_or_default();

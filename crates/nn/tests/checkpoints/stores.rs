@@ -1,11 +1,13 @@
-//! What is saved comes back; what is kept; what is refused.
+//! Checkpoint stores: exact round trips, retention, pointers, and rejected formats.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use bornite::{DType, Device, Tensor};
-use bornite_nn::checkpoint::{Checkpoint, Keep, Store, Tensors, best, checkpoints, latest, load, load_latest, newest};
+use bornite_nn::checkpoint::{
+    Checkpoint, CheckpointStore, Keep, Tensors, best, checkpoints, latest, load, load_latest, newest,
+};
 use bornite_nn::{Error, ErrorKind};
 
 use crate::Outcome;
@@ -13,10 +15,10 @@ use crate::allocation::peak_of_process;
 use crate::random::Random;
 use crate::sample::{Folder, KEEP, assert_says, checkpoint, names, same};
 
-pub fn checkpoints_come_back_to_the_bit() -> Outcome {
+pub fn checkpoints_round_trip_exactly() -> Outcome {
     let mut random = Random::fresh();
     let folder = Folder::new("round");
-    let mut store = Store::open(folder.join("run"), KEEP)?;
+    let mut store = CheckpointStore::open(folder.join("run"), KEEP)?;
     for (step, scale) in [(0, 1), (7, 3), (123_456_789_012, 40)] {
         let saved = checkpoint(&mut random, step, scale);
         let report = store.save(&saved, None)?;
@@ -41,7 +43,7 @@ pub fn checkpoints_come_back_to_the_bit() -> Outcome {
     for (weights, groups, parts) in [
         (Tensors::from([("bad".into(), failed.clone())]), None, ["tensor 'bad'", "step-00000002, is intact"]),
         (Tensors::from([("../x".into(), loaded.weights["x"].clone())]), None, ["'../x'", "leads out of its folder"]),
-        (Tensors::new(), Some("a/b"), ["'a/b'", "name of a group"]),
+        (Tensors::new(), Some("a/b"), ["'a/b'", "valid group name"]),
     ] {
         let mut saved = Checkpoint::new(3, weights, serde_json::Value::Null);
         saved.groups.extend(groups.map(|group| (group.to_string(), Tensors::new())));
@@ -50,7 +52,7 @@ pub fn checkpoints_come_back_to_the_bit() -> Outcome {
     }
     // Nor is anything saved that could not be read.
     let deep = (0..200).fold(serde_json::Value::Null, |inner, _| serde_json::json!([inner]));
-    for (state, said) in [(deep, "recursion limit"), ("x".repeat(65 << 20).into(), "67108864 are read")] {
+    for (state, said) in [(deep, "recursion limit"), ("x".repeat(65 << 20).into(), "the maximum of 67108864")] {
         let error = store.save(&Checkpoint::new(3, Tensors::new(), state), None).err().ok_or(said)?;
         assert_says(&error, &["state.json", said, "step-00000002, is intact"]);
     }
@@ -80,7 +82,7 @@ pub fn the_last_and_the_best_are_kept() -> Outcome {
         ),
     ] {
         let folder = Folder::new("keep");
-        let mut store = Store::open(&folder.0, keep)?;
+        let mut store = CheckpointStore::open(&folder.0, keep)?;
         // A folder that is none of ours, though it looks like it, stays.
         fs::create_dir(folder.join("step-notes"))?;
         fs::create_dir(folder.join("step-99999999"))?;
@@ -107,7 +109,7 @@ pub fn the_last_and_the_best_are_kept() -> Outcome {
 
 pub fn a_step_can_be_saved_again() -> Outcome {
     let folder = Folder::new("again");
-    let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
+    let mut store = CheckpointStore::open(&folder.0, Keep { last: 2, best: false })?;
     let mut random = Random::fresh();
     for expected in ["step-00000005", "step-00000005.1", "step-00000005.2", "step-00000005.3"] {
         let saved = checkpoint(&mut random, 5, 1);
@@ -131,13 +133,13 @@ fn exchange(folder: &Path, name: &str, from: &str, to: &str) {
     fs::write(path, text.replacen(from, to, 1)).unwrap();
 }
 
-pub fn newer_versions_are_refused() -> Outcome {
+pub fn newer_versions_are_rejected() -> Outcome {
     let folder = Folder::new("newer");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     let path = store.save(&little(1), None)?.path;
     exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2, \"new\": []");
     let error = load_latest(&folder.0, Device::cpu(), false).err().ok_or("a newer version was loaded")?;
-    assert!(matches!(error.kind(), ErrorKind::Newer { found: 2, known: 1, .. }));
+    assert!(matches!(error.kind(), ErrorKind::NewerFormat { found: 2, supported: 1, .. }));
     assert_says(&error, &["manifest.json", "format version 2", "up to 1", "update Bornite"]);
     // Not for want of a checksum: 0 never was a version.
     exchange(&path, "manifest.json", "\"version\": 2", "\"version\": 0");
@@ -145,9 +147,9 @@ pub fn newer_versions_are_refused() -> Outcome {
     Ok(())
 }
 
-pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
+pub fn older_checkpoints_are_loaded_only_with_fall_back() -> Outcome {
     let folder = Folder::new("older");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     for step in 1..=3 {
         store.save(&little(step), None)?;
     }
@@ -157,12 +159,12 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
         assert_says(&error, &["step-00000003/weights.safetensors", "5 bytes"]);
         let loaded = load_latest(&folder.0, Device::cpu(), true)?;
         assert_eq!(loaded.checkpoint.step, step);
-        let note = loaded.note.ok_or("it does not say so")?;
+        let note = loaded.note.ok_or("there is no note")?;
         assert_says(&note, &["step-00000003/weights.safetensors", &format!("loaded step-0000000{step} instead")]);
     }
     // Likewise if the pointer is damaged.
     for (pointer, said) in
-        [("../elsewhere\n", "holds '../elsewhere'"), ("step-00000009\n", "step-00000009"), ("", "''")]
+        [("../elsewhere\n", "found '../elsewhere'"), ("step-00000009\n", "step-00000009"), ("", "''")]
     {
         fs::write(folder.join("latest"), pointer)?;
         assert_says(&load_latest(&folder.0, Device::cpu(), false).err().ok_or("loaded")?, &[said]);
@@ -173,16 +175,18 @@ pub fn an_older_one_is_loaded_only_when_asked_for() -> Outcome {
     Ok(())
 }
 
-/// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing newer is removed.
-pub fn the_folder_counts_without_its_pointer() -> Outcome {
+/// A run goes on from its newest complete checkpoint whatever became of the pointer, and nothing
+/// newer is removed.
+pub fn checkpoints_are_found_without_a_valid_pointer() -> Outcome {
     let fill = |name: &str| -> Result<Folder, Error> {
         let folder = Folder::new(name);
-        let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+        let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
         // As text, step-99999999 would come after step-100000000.
         for step in [8, 9, 10, 99_999_999, 100_000_000] {
             store.save(&little(step), None)?;
         }
-        // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no checkpoints count.
+        // The clocks of a copy say nothing: the oldest looks newest. Nor do folders that are no
+        // checkpoints count.
         let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
         for path in ["step-00000008/manifest.json", "step-00000008"] {
             fs::File::open(folder.join(path)).unwrap().set_modified(later).unwrap();
@@ -198,8 +202,8 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     let cases: [(&str, Option<&str>, &str); 4] = [
         ("missing", None, "there is no file 'latest'"),
         ("nowhere", Some("step-00000777\n"), "step-00000777"),
-        ("garbage", Some("\0"), "should hold the name of a checkpoint"),
-        ("old", Some("step-00000009\n"), "'latest' names step-00000009, and later ones are complete"),
+        ("garbage", Some("\0"), "should contain the name of a checkpoint"),
+        ("old", Some("step-00000009\n"), "'latest' names step-00000009, but there are later checkpoints"),
     ];
     for (name, pointer, said) in cases {
         let folder = fill(&format!("pointer-{name}"))?;
@@ -209,10 +213,10 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
         }
         let found = loaded(&folder)?;
         assert_eq!(found.checkpoint.step, 100_000_000, "{name}");
-        assert_says(&found.note.ok_or("it does not say so")?, &[said, "loaded step-100000000 instead"]);
-        assert!(newest(&folder.0)?.is_some(), "{name}: another run could begin here");
+        assert_says(&found.note.ok_or("there is no note")?, &[said, "loaded step-100000000 instead"]);
+        assert!(newest(&folder.0)?.is_some(), "{name}: another run could start here");
         // Saving goes on from there and keeps what was newest before.
-        let mut store = Store::open(&folder.0, Keep { last: 2, best: false })?;
+        let mut store = CheckpointStore::open(&folder.0, Keep { last: 2, best: false })?;
         store.save(&little(100_000_001), None)?;
         let left = ["step-100000001", "step-100000000"].map(|name| folder.join(name));
         assert_eq!(checkpoints(&folder.0)?, left, "{name}");
@@ -223,21 +227,22 @@ pub fn the_folder_counts_without_its_pointer() -> Outcome {
     let folder = fill("pointer-late")?;
     fs::write(folder.join("latest"), "step-00000010\n")?;
     assert_eq!(loaded(&folder)?.checkpoint.step, 100_000_000);
-    // Going back on purpose: what is saved then counts, though a later step is there, until the next save.
-    let mut store = Store::open(&folder.0, Keep { last: 9, best: false })?;
+    // Going back on purpose: what is saved then counts, though a later step is there, until the
+    // next save.
+    let mut store = CheckpointStore::open(&folder.0, Keep { last: 9, best: false })?;
     store.save(&little(11), None)?;
     let found = loaded(&folder)?;
     assert_eq!((found.checkpoint.step, found.note), (11, None));
     // Memory that is missing and releases that are newer are no reason to go back.
     let path = folder.join("step-00000011");
     exchange(&path, "manifest.json", "\"version\": 1", "\"version\": 2");
-    assert!(matches!(loaded(&folder).err().unwrap().kind(), ErrorKind::Newer { .. }));
+    assert!(matches!(loaded(&folder).err().unwrap().kind(), ErrorKind::NewerFormat { .. }));
     Ok(())
 }
 
-pub fn strays_are_swept() -> Outcome {
+pub fn stale_files_are_removed() -> Outcome {
     let folder = Folder::new("strays");
-    let mut store = Store::open(&folder.0, KEEP)?;
+    let mut store = CheckpointStore::open(&folder.0, KEEP)?;
     store.save(&little(1), None)?;
     let strays = [".saving-step-00000002-1", ".removing-step-00000000-77", ".saving-latest-5"];
     let scatter = || -> Outcome {
@@ -249,13 +254,13 @@ pub fn strays_are_swept() -> Outcome {
     };
     scatter()?;
     // Whoever is refused the lock touches nothing.
-    assert!(matches!(Store::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
+    assert!(matches!(CheckpointStore::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
     assert!(strays.iter().all(|stray| folder.join(stray).exists()));
     store.save(&little(2), None)?;
     assert_eq!(names(&folder.0), [".lock", "latest", "step-00000001", "step-00000002"]);
     scatter()?;
     drop(store);
-    Store::open(&folder.0, KEEP)?;
+    CheckpointStore::open(&folder.0, KEEP)?;
     assert_eq!(names(&folder.0), [".lock", "latest", "step-00000001", "step-00000002"]);
     Ok(())
 }
@@ -268,7 +273,7 @@ pub fn load_and_count(arguments: &[String]) {
     let folder = Path::new(&arguments[0]);
     let tensor = |n: usize| Tensor::from_slice(&vec![n as f32; TENSOR_BYTES / 4], &[TENSOR_BYTES / 4], Device::cpu());
     let weights = (0..TENSORS).map(|n| (format!("w{n}"), tensor(n))).collect();
-    let mut store = Store::open(folder, KEEP).unwrap();
+    let mut store = CheckpointStore::open(folder, KEEP).unwrap();
     let checkpoint = Checkpoint::new(1, weights, serde_json::json!({}));
     let (_, saving) = peak_of_process(|| store.save(&checkpoint, None).unwrap());
     drop(checkpoint);

@@ -1,16 +1,16 @@
-//! Orders, cursors and splits.
+//! Order of sequences, cursors and splits.
 
 use std::collections::HashMap;
 
-use bornite_nn::data::{Batch, Batches, Cursor, Dataset, Format, Plan, Source};
+use bornite_nn::data::{Batch, BatchOptions, Batches, DataCursor, DataSource, SourceFormat, TokenDataset};
 use bornite_nn::tokenizer::{END_OF_TEXT, Tokenizer};
 
 use crate::{Folder, Random, all, says};
 
-/// Tokens that are all different, so that each tells where it is from.
-fn numbered(folder: &Folder, count: u32) -> Dataset {
+/// Tokens that are all different, so that each identifies its position.
+fn numbered(folder: &Folder, count: u32) -> TokenDataset {
     let bytes: Vec<u8> = (0..count).flat_map(u32::to_le_bytes).collect();
-    let source = Source::new(folder.write(&format!("{count}.bin"), bytes)).format(Format::Bin32);
+    let source = DataSource::new(folder.write(&format!("{count}.bin"), bytes)).format(SourceFormat::Bin32);
     let mut file: serde_json::Value = serde_json::from_str(&Tokenizer::bytes().to_json()).unwrap();
     for n in 257..count {
         file["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({"id": n, "content": format!("<{n}>")}));
@@ -23,7 +23,7 @@ fn take(batches: &mut Batches, count: usize) -> Vec<Batch> {
 }
 
 #[test]
-fn every_token_comes_once_an_epoch() {
+fn every_token_is_used_once_per_epoch() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     for _ in 0..30 {
@@ -31,29 +31,29 @@ fn every_token_comes_once_an_epoch() {
         let data = numbered(&folder, count);
         for shuffle in [true, false] {
             let seed = random.below(u64::MAX);
-            let plan = Plan { batch: 1, context, seed, shuffle, prefetch: 0 };
-            let mut batches = data.batches(&plan).unwrap();
-            let windows = batches.windows() as usize;
-            assert_eq!(windows, (count as usize - 1) / context);
+            let options = BatchOptions { batch: 1, context, seed, shuffle, prefetch: 0 };
+            let mut batches = data.batches(&options).unwrap();
+            let sequences = batches.sequences() as usize;
+            assert_eq!(sequences, (count as usize - 1) / context);
             let mut orders = vec![];
             for epoch in 0..3 {
                 let mut seen = HashMap::new();
-                let epoch_batches = take(&mut batches, windows);
+                let epoch_batches = take(&mut batches, sequences);
                 for batch in &epoch_batches {
                     assert!(batch.inputs.iter().zip(&batch.targets).all(|(input, target)| input + 1 == *target));
                     batch.inputs.iter().for_each(|&token| *seen.entry(token).or_insert(0) += 1);
                 }
                 assert!(seen.values().all(|&times| times == 1));
-                // Fewer than one window's worth is left out.
-                assert_eq!(seen.len(), windows * context);
+                // Less than one sequence is left out.
+                assert_eq!(seen.len(), sequences * context);
                 let order: Vec<i32> = epoch_batches.iter().map(|batch| batch.inputs[0]).collect();
-                if !shuffle || windows > 20 {
+                if !shuffle || sequences > 20 {
                     assert_eq!(order.is_sorted(), !shuffle);
                 }
                 orders.push(order);
                 assert_eq!((batches.cursor().epoch, batches.cursor().position), (epoch + 1, 0));
             }
-            if shuffle && windows > 20 {
+            if shuffle && sequences > 20 {
                 assert_ne!(orders[0], orders[1]);
             }
         }
@@ -61,77 +61,77 @@ fn every_token_comes_once_an_epoch() {
 }
 
 #[test]
-fn documents_come_once_an_epoch() {
+fn every_document_is_used_once_per_epoch() {
     let folder = Folder::new();
-    // Each document and its end fill a window; the last has a byte more, for the last target.
+    // Each document and its end fill a sequence; the last has one more byte, for the last target.
     let text = |n: usize| format!("document {n:06}{}", if n == 499 { "." } else { "" });
     let lines: String = (0..500).map(|n| format!("{{\"text\": \"{}\"}}\n", text(n))).collect();
     let tokenizer = Tokenizer::bytes();
-    let data = folder.open(Source::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
+    let data = folder.open(DataSource::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
     for (shuffle, seed) in [(false, 0), (true, 0), (true, 1)] {
-        let plan = Plan { batch: 10, context: 16, seed, shuffle, prefetch: 2 };
-        let mut batches = data.batches(&plan).unwrap();
-        assert_eq!(batches.windows(), 500);
+        let options = BatchOptions { batch: 10, context: 16, seed, shuffle, prefetch: 2 };
+        let mut batches = data.batches(&options).unwrap();
+        assert_eq!(batches.sequences(), 500);
         for _ in 0..3 {
             let epoch: Vec<i32> = take(&mut batches, 50).into_iter().flat_map(|batch| batch.inputs).collect();
             let numbers: Vec<u32> = epoch.iter().map(|&token| token as u32).collect();
             let mut found: Vec<String> = numbers.chunks(16).map(|document| tokenizer.decode(document)).collect();
             assert_eq!(found.is_sorted(), !shuffle);
             found.sort();
-            let whole = |n| if n == 499 { text(n) } else { text(n) + END_OF_TEXT };
-            assert!(found.into_iter().eq((0..500).map(whole)), "every document once");
+            let document = |n| if n == 499 { text(n) } else { text(n) + END_OF_TEXT };
+            assert!(found.into_iter().eq((0..500).map(document)), "every document once");
         }
     }
 }
 
 #[test]
-fn resuming_anywhere_is_as_if_never_stopped() {
+fn resumed_batches_match_uninterrupted_batches() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let data = numbered(&folder, 1_777);
-    let plan = Plan { batch: 7, context: 10, seed: random.below(1_000), shuffle: true, prefetch: 0 };
-    let mut whole = data.batches(&plan).unwrap();
-    let expected = take(&mut whole, 80);
+    let options = BatchOptions { batch: 7, context: 10, seed: random.below(1_000), shuffle: true, prefetch: 0 };
+    let mut uninterrupted = data.batches(&options).unwrap();
+    let expected = take(&mut uninterrupted, 80);
     assert!(expected[79].next.epoch >= 3, "several epochs");
     for stop in 0..79 {
         let prefetch = random.below(4) as usize;
-        let mut resumed = data.batches(&Plan { prefetch, seed: 999, ..plan.clone() }).unwrap();
-        // As a checkpoint would: through text.
+        let mut resumed = data.batches(&BatchOptions { prefetch, seed: 999, ..options.clone() }).unwrap();
+        // Serialized, as in a checkpoint.
         let saved = serde_json::to_string(&expected[stop].next).unwrap();
         resumed.seek(serde_json::from_str(&saved).unwrap()).unwrap();
         assert_eq!(take(&mut resumed, 79 - stop), expected[stop + 1..], "stopped after {stop}");
     }
-    // Backwards too, with batches on their way.
-    let mut batches = data.batches(&Plan { prefetch: 3, ..plan.clone() }).unwrap();
+    // Backwards too, while batches are prefetched.
+    let mut batches = data.batches(&BatchOptions { prefetch: 3, ..options.clone() }).unwrap();
     for _ in 0..20 {
         let stop = random.below(79) as usize;
         batches.seek(expected[stop].next).unwrap();
         assert_eq!(batches.cursor(), expected[stop].next);
         assert_eq!(take(&mut batches, 1)[0], expected[stop + 1]);
     }
-    let other = Cursor { windows: 5, ..whole.cursor() };
-    says(batches.seek(other), &["of 5", "there are 177", "resume with the data"]);
-    says(batches.seek(Cursor { data: 1, ..whole.cursor() }), &["saved with other data"]);
-    // A cursor of an earlier version, whose mark was a hash of some of the tokens.
-    batches.seek(Cursor { data: 0x0313_7594_75c8_9492, ..expected[5].next }).unwrap();
+    let other = DataCursor { sequences: 5, ..uninterrupted.cursor() };
+    says(batches.seek(other), &["of 5", "give 177 sequences", "resume with the data"]);
+    says(batches.seek(DataCursor { fingerprint: 1, ..uninterrupted.cursor() }), &["saved with other data"]);
+    // A cursor of an earlier release, whose fingerprint was a hash of some of the tokens.
+    batches.seek(DataCursor { fingerprint: 0x0313_7594_75c8_9492, ..expected[5].next }).unwrap();
     assert_eq!(batches.cursor(), expected[5].next);
-    // The same data elsewhere are the same; others of that length are not.
+    // The fingerprint does not depend on the folder.
     let elsewhere = numbered(&Folder::new(), 1_777);
-    assert_eq!(elsewhere.mark(), data.mark());
-    assert_ne!(data.split(0.1).unwrap().0.mark(), data.mark());
-    says(batches.seek(Cursor { position: 177, ..whole.cursor() }), &["window 177 of 177"]);
+    assert_eq!(elsewhere.fingerprint(), data.fingerprint());
+    assert_ne!(data.split(0.1).unwrap().0.fingerprint(), data.fingerprint());
+    says(batches.seek(DataCursor { position: 177, ..uninterrupted.cursor() }), &["sequence 177 of 177"]);
 }
 
 #[test]
-fn the_order_does_not_depend_on_prefetching() {
+fn order_does_not_depend_on_prefetching() {
     let folder = Folder::new();
     let data = numbered(&folder, 3_000);
-    let plan = Plan { batch: 5, context: 13, seed: 11, shuffle: true, prefetch: 0 };
-    let expected = take(&mut data.batches(&plan).unwrap(), 120);
+    let options = BatchOptions { batch: 5, context: 13, seed: 11, shuffle: true, prefetch: 0 };
+    let expected = take(&mut data.batches(&options).unwrap(), 120);
     for prefetch in [1, 2, 7, 64] {
-        assert_eq!(take(&mut data.batches(&Plan { prefetch, ..plan.clone() }).unwrap(), 120), expected);
+        assert_eq!(take(&mut data.batches(&BatchOptions { prefetch, ..options.clone() }).unwrap(), 120), expected);
     }
-    let other = take(&mut data.batches(&Plan { seed: 12, ..plan.clone() }).unwrap(), 1);
+    let other = take(&mut data.batches(&BatchOptions { seed: 12, ..options.clone() }).unwrap(), 1);
     assert_ne!(other[0].inputs, expected[0].inputs);
 }
 
@@ -141,9 +141,10 @@ fn threads_end_when_batches_are_dropped() {
     let data = numbered(&folder, 3_000);
     let start = std::time::Instant::now();
     for n in 0..300 {
-        let plan = Plan { batch: 4, context: 8, seed: n, prefetch: 1 + n as usize % 3, ..Plan::default() };
-        let mut batches = data.batches(&plan).unwrap();
-        // Dropped while the thread waits, works, or has not begun.
+        let options =
+            BatchOptions { batch: 4, context: 8, seed: n, prefetch: 1 + n as usize % 3, ..BatchOptions::default() };
+        let mut batches = data.batches(&options).unwrap();
+        // Dropped while the thread waits, works or has not started.
         take(&mut batches, n as usize % 4);
     }
     assert!(start.elapsed().as_secs() < 60);
@@ -159,13 +160,13 @@ fn threads_end_when_batches_are_dropped() {
 }
 
 #[test]
-fn errors_while_reading_ahead_arrive_and_do_not_end_it() {
+fn prefetch_errors_are_reported_and_the_batch_is_retried() {
     let folder = Folder::new();
     let path = folder.write("a.bin", (0..4_000u16).flat_map(|n| (n % 200).to_le_bytes()).collect::<Vec<u8>>());
-    let data = folder.open(Source::new(&path), &Tokenizer::bytes()).unwrap();
-    let plan = Plan { batch: 4, context: 100, shuffle: false, prefetch: 2, seed: 0 };
-    let expected = take(&mut data.batches(&plan).unwrap(), 9);
-    let mut batches = data.batches(&plan).unwrap();
+    let data = folder.open(DataSource::new(&path), &Tokenizer::bytes()).unwrap();
+    let options = BatchOptions { batch: 4, context: 100, shuffle: false, prefetch: 2, seed: 0 };
+    let expected = take(&mut data.batches(&options).unwrap(), 9);
+    let mut batches = data.batches(&options).unwrap();
     assert_eq!(take(&mut batches, 1), expected[..1]);
     let whole = std::fs::read(&path).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3_000).unwrap();
@@ -186,13 +187,13 @@ fn errors_while_reading_ahead_arrive_and_do_not_end_it() {
 }
 
 #[test]
-fn validation_is_the_tail_and_no_document_is_in_both() {
+fn validation_data_is_at_the_end_and_shares_no_document_with_training() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let tokenizer = Tokenizer::bytes();
     let lines: String =
         (0..200).map(|_| format!("{{\"text\": \"{}\"}}\n", "x".repeat(1 + random.below(50) as usize))).collect();
-    let data = folder.open(Source::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
+    let data = folder.open(DataSource::new(folder.write("a.jsonl", lines)), &tokenizer).unwrap();
     let end = tokenizer.end_of_text().unwrap() as i32;
     for fraction in [0.01, 0.1, 0.5, 0.9] {
         let (train, validation) = data.split(fraction).unwrap();
@@ -204,23 +205,23 @@ fn validation_is_the_tail_and_no_document_is_in_both() {
     let (train, validation) = data.split(0.0).unwrap();
     assert_eq!((train.len(), validation.len()), (data.len(), 0));
     // One document only: it is cut.
-    let one = folder.open(Source::new(folder.write("one.txt", "word ".repeat(100))), &tokenizer).unwrap();
+    let one = folder.open(DataSource::new(folder.write("one.txt", "word ".repeat(100))), &tokenizer).unwrap();
     let (train, validation) = one.split(0.2).unwrap();
     assert_eq!((train.len(), validation.len()), (401, 100));
     for wrong in [-0.1, 1.0, f64::NAN] {
-        says(one.split(wrong), &["from 0 to less than 1"]);
+        says(one.split(wrong), &["from 0 to below 1"]);
     }
 }
 
 #[test]
-fn data_must_fill_a_window() {
+fn data_must_fill_a_sequence() {
     let folder = Folder::new();
-    let data = folder.open(Source::new(folder.write("a.txt", "x".repeat(99))), &Tokenizer::bytes()).unwrap();
-    let plan = |context| Plan { batch: 2, context, ..Plan::default() };
-    assert_eq!(data.batches(&plan(99)).unwrap().windows(), 1);
-    assert_eq!(take(&mut data.batches(&plan(99)).unwrap(), 2).len(), 2);
-    says(data.batches(&plan(100)), &["100 tokens, 1 too few for one window of 100", "99 or less"]);
-    says(data.batches(&plan(1_024)), &["100 tokens, 925 too few"]);
-    says(data.batches(&plan(0)), &["at least one"]);
-    says(data.batches(&Plan { batch: usize::MAX, ..plan(8) }), &["at most"]);
+    let data = folder.open(DataSource::new(folder.write("a.txt", "x".repeat(99))), &Tokenizer::bytes()).unwrap();
+    let options = |context| BatchOptions { batch: 2, context, ..BatchOptions::default() };
+    assert_eq!(data.batches(&options(99)).unwrap().sequences(), 1);
+    assert_eq!(take(&mut data.batches(&options(99)).unwrap(), 2).len(), 2);
+    says(data.batches(&options(100)), &["100 tokens, 1 too few for a sequence of 100", "99 or less"]);
+    says(data.batches(&options(1_024)), &["100 tokens, 925 too few"]);
+    says(data.batches(&options(0)), &["must be 1 or more"]);
+    says(data.batches(&BatchOptions { batch: usize::MAX, ..options(8) }), &["at most"]);
 }

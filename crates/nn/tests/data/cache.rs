@@ -1,19 +1,19 @@
-//! What is kept on disk: used again when it fits, made anew when not, and never believed before it is whole.
+//! Token cache: reused if it matches, rebuilt if not, and never used before it is complete.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use bornite_nn::data::{Dataset, Progress, Source};
+use bornite_nn::data::{DataProgress, DataSource, TokenDataset};
 use bornite_nn::tokenizer::Tokenizer;
 
 use crate::{Folder, Random, all, expected, says};
 
-/// Opens and says whether tokens were made.
-fn open(source: &Path, cache: &Path, tokenizer: &Tokenizer) -> (Dataset, bool) {
+/// Opens data; the second result is true if tokens were built.
+fn open(source: &Path, cache: &Path, tokenizer: &Tokenizer) -> (TokenDataset, bool) {
     let mut built = false;
-    let mut hear = |progress: Progress| built |= progress.doing == "tokenising";
-    let data = Dataset::open(&[Source::new(source)], tokenizer, cache, &mut hear).unwrap();
+    let mut observe = |progress: DataProgress| built |= progress.phase == "tokenizing";
+    let data = TokenDataset::open(&[DataSource::new(source)], tokenizer, cache, &mut observe).unwrap();
     (data, built)
 }
 
@@ -26,14 +26,14 @@ fn entry(cache: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_fits_is_used_again_and_what_does_not_is_made_anew() {
+fn cache_is_reused_if_it_matches_and_rebuilt_if_not() {
     let folder = Folder::new();
     let (texts, cache, bytes) = (folder.0.join("texts"), folder.cache(), Tokenizer::bytes());
     let file = folder.write("texts/a.txt", "one text");
     folder.write("texts/b.txt", "another");
-    let check = |documents: &[&str], made: bool, why: &str| {
+    let check = |documents: &[&str], expect_build: bool, why: &str| {
         let (data, built) = open(&texts, &cache, &bytes);
-        assert_eq!(built, made, "{why}");
+        assert_eq!(built, expect_build, "{why}");
         assert_eq!(all(&data), expected(documents, &bytes), "{why}");
     };
     check(&["one text", "another"], true, "at first");
@@ -54,7 +54,7 @@ fn what_fits_is_used_again_and_what_does_not_is_made_anew() {
 }
 
 #[test]
-fn damaged_folders_are_made_anew() {
+fn damaged_folders_are_rebuilt() {
     let folder = Folder::new();
     let (text, cache, bytes) = (folder.write("a.txt", "some text to keep"), folder.cache(), Tokenizer::bytes());
     let good = all(&open(&text, &cache, &bytes).0);
@@ -78,28 +78,28 @@ fn damaged_folders_are_made_anew() {
 }
 
 #[test]
-fn folders_by_themselves_need_their_tokenizer_and_version() {
+fn open_folder_checks_tokenizer_and_format_version() {
     let folder = Folder::new();
     let (text, cache, bytes) = (folder.write("a.txt", "some text"), folder.cache(), Tokenizer::bytes());
     let good = all(&open(&text, &cache, &bytes).0);
     let made = entry(&cache);
-    assert_eq!(all(&Dataset::open_folder(&made, &bytes).unwrap()), good);
-    let wrong = Dataset::open_folder(&made, &Tokenizer::gpt2());
-    says(wrong, &["another tokenizer (257 tokens", "than the one given (50257 tokens", "tokenise again"]);
-    says(Dataset::open_folder(&folder.0, &bytes), &["cannot read", "manifest.json"]);
+    assert_eq!(all(&TokenDataset::open_folder(&made, &bytes).unwrap()), good);
+    let wrong = TokenDataset::open_folder(&made, &Tokenizer::gpt2());
+    says(wrong, &["another tokenizer (257 tokens", "than the current one (50257 tokens", "rebuild the tokens"]);
+    says(TokenDataset::open_folder(&folder.0, &bytes), &["cannot read", "manifest.json"]);
     let manifest = made.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("\"format_version\": 2", "\"format_version\": 3")).unwrap();
     says(
-        Dataset::open_folder(&made, &bytes),
-        &["manifest.json has format version 3, and this release reads versions up to 2"],
+        TokenDataset::open_folder(&made, &bytes),
+        &["manifest.json has format version 3; this release reads versions up to 2"],
     );
 }
 
-/// Every flipped bit is found, wherever it is, by those who have only the folder and by those who can make it again; a
-/// change of a few tokens makes them other data.
+/// Every flipped bit is detected, with and without access to the sources; a changed token changes
+/// the fingerprint.
 #[test]
-fn flipped_bits_of_tokens_are_found() {
+fn flipped_bits_of_tokens_are_detected() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     // Three pieces of 16 MiB, of which the last is short.
@@ -113,28 +113,32 @@ fn flipped_bits_of_tokens_are_found() {
     for n in 0..12 {
         let mut bad = good.clone();
         let at = if n == 0 { bad.len() - 1 } else { random.below(bad.len() as u64) as usize };
-        // The high byte of most tokens is 0: also what stays within the vocabulary must be found.
+        // Also tokens that stay within the vocabulary must be detected.
         bad[at] ^= 1;
         std::fs::write(&tokens, &bad).unwrap();
         let piece = at >> 24;
-        says(Dataset::open_folder(&made, &bytes), &["tokens.bin", "is damaged", &format!("tokens {} to", piece << 23)]);
+        says(
+            TokenDataset::open_folder(&made, &bytes),
+            &["tokens.bin", "is damaged", &format!("tokens {} to", piece << 23)],
+        );
     }
     let (again, built) = open(&path, &cache, &bytes);
-    assert!(built && again.mark() == data.mark() && std::fs::read(&tokens).unwrap() == good);
+    assert!(built && again.fingerprint() == data.fingerprint() && std::fs::read(&tokens).unwrap() == good);
     assert!(!open(&path, &cache, &bytes).1);
-    // One token of a million is another: a mark that samples would miss it.
+    // One token of a million changes: a sampled fingerprint would miss it.
     let mut changed = text.into_bytes();
     let at = random.below(changed.len() as u64) as usize;
     changed[at] = if changed[at] == b'x' { b'y' } else { b'x' };
     folder.write("a.txt", changed);
     let (other, built) = open(&path, &cache, &bytes);
-    assert!(built && other.len() == data.len() && other.mark() != data.mark());
-    let plan = bornite_nn::data::Plan { batch: 1, context: 8, ..Default::default() };
-    let cursor = data.batches(&plan).unwrap().cursor();
-    says(other.batches(&plan).unwrap().seek(cursor), &["was saved with other data"]);
+    assert!(built && other.len() == data.len() && other.fingerprint() != data.fingerprint());
+    let options = bornite_nn::data::BatchOptions { batch: 1, context: 8, ..Default::default() };
+    let cursor = data.batches(&options).unwrap().cursor();
+    says(other.batches(&options).unwrap().seek(cursor), &["was saved with other data"]);
 }
 
-/// The folder in which the child of the next test works; unset in ordinary runs, where it does nothing.
+/// Folder of the child process of the next test; unset in ordinary runs, where the child does
+/// nothing.
 const CHILD: &str = "KILLED_WHILE_BUILDING";
 
 #[test]
@@ -144,7 +148,7 @@ fn child_that_builds() {
 }
 
 #[test]
-fn killed_processes_leave_nothing_that_is_believed() {
+fn killed_processes_leave_no_incomplete_cache() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let text = "Some words, and more words; again 12345 words.\n".repeat(20_000);
@@ -157,29 +161,29 @@ fn killed_processes_leave_nothing_that_is_believed() {
     let kills = if std::env::var_os("BORNITE_TEST_FULL").is_some() { 500 } else { 12 };
     let gpt2 = Tokenizer::gpt2();
     let right = expected(&documents, &gpt2);
-    // How long a child takes that is left alone.
+    // Duration of a child that is not killed.
     for (n, document) in documents.iter().enumerate() {
         folder.write(&format!("texts/{n}.txt"), document);
     }
     let start = std::time::Instant::now();
     assert!(child().wait().unwrap().success());
-    let alone_ms = start.elapsed().as_millis() as u64;
-    let mut whole = 0;
+    let build_ms = start.elapsed().as_millis() as u64;
+    let mut complete = 0;
     for _ in 0..kills {
         if random.below(2) == 0 {
             let _ = std::fs::remove_dir_all(folder.cache());
         }
         let mut child = child();
-        std::thread::sleep(Duration::from_millis(random.below(alone_ms + 1)));
+        std::thread::sleep(Duration::from_millis(random.below(build_ms + 1)));
         child.kill().unwrap();
         child.wait().unwrap();
-        // Whatever there is, the next to ask gets the right tokens and leaves no strays.
+        // The next process gets the correct tokens and leaves no temporary files.
         let (data, built) = open(&folder.0.join("texts"), &folder.cache(), &gpt2);
         assert!(all(&data) == right);
-        whole += usize::from(!built);
+        complete += usize::from(!built);
         let entries = std::fs::read_dir(folder.cache()).unwrap().flatten().map(|entry| entry.file_name());
-        let strays: Vec<_> = entries.filter(|name| name.as_encoded_bytes().starts_with(b".")).collect();
-        assert!(!built || strays.is_empty(), "{strays:?}");
+        let leftovers: Vec<_> = entries.filter(|name| name.as_encoded_bytes().starts_with(b".")).collect();
+        assert!(!built || leftovers.is_empty(), "{leftovers:?}");
     }
-    println!("{kills} killed, {whole} times the tokens were there already");
+    println!("{kills} killed, {complete} times the cache was complete");
 }

@@ -1,4 +1,4 @@
-//! Data: from files to batches, what goes wrong on the way, and what survives being killed.
+//! Data: files, batches, errors, the token cache, and killed processes.
 
 mod batches;
 mod cache;
@@ -8,11 +8,11 @@ mod sources;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bornite_nn::data::{Dataset, Source};
+use bornite_nn::data::{DataSource, TokenDataset};
 use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::{Error, Result};
 
-/// A folder that is gone when the test is over.
+/// A folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -36,8 +36,8 @@ impl Folder {
         self.0.join("cache")
     }
 
-    fn open(&self, source: Source, tokenizer: &Tokenizer) -> Result<Dataset> {
-        Dataset::open(&[source], tokenizer, &self.cache(), &mut |_| {})
+    fn open(&self, source: DataSource, tokenizer: &Tokenizer) -> Result<TokenDataset> {
+        TokenDataset::open(&[source], tokenizer, &self.cache(), &mut |_| {})
     }
 }
 
@@ -47,37 +47,37 @@ impl Drop for Folder {
     }
 }
 
-fn all(data: &Dataset) -> Vec<i32> {
+fn all(data: &TokenDataset) -> Vec<i32> {
     let mut tokens = vec![];
     data.read(0, data.len() as usize, &mut tokens).unwrap();
     tokens
 }
 
-/// What the documents of a corpus become.
+/// Expected tokens of documents.
 fn expected(documents: &[&str], tokenizer: &Tokenizer) -> Vec<i32> {
     let end = tokenizer.end_of_text().unwrap();
-    let of = |text: &&str| tokenizer.encode(text).into_iter().chain([end]).collect::<Vec<u32>>();
-    documents.iter().filter(|text| !text.is_empty()).flat_map(of).map(|token| token as i32).collect()
+    let encode = |text: &&str| tokenizer.encode(text).into_iter().chain([end]).collect::<Vec<u32>>();
+    documents.iter().filter(|text| !text.is_empty()).flat_map(encode).map(|token| token as i32).collect()
 }
 
 fn says<T>(result: Result<T>, parts: &[&str]) {
     let error: Error = result.err().expect("an error");
     let text = error.kind().to_string();
-    assert!(parts.iter().all(|part| text.contains(part)), "'{text}' does not say {parts:?}");
-    assert!(!text.contains('\n'), "one sentence, please: {text}");
+    assert!(parts.iter().all(|part| text.contains(part)), "'{text}' does not contain {parts:?}");
+    assert!(!text.contains('\n'), "not one line: {text}");
 }
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
-/// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+/// Random numbers, seeded by the clock or by `BORNITE_TEST_SEED`.
 struct Random(u64);
 
 impl Random {
     fn fresh() -> Random {
-        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+        let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
         println!("random cases from BORNITE_TEST_SEED={seed}");
         Random(seed)
     }

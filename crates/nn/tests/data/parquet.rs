@@ -1,8 +1,8 @@
-//! Tables, as pyarrow writes them (scripts/parquet_goldens.py), and spoiled ones.
+//! Parquet tables written by pyarrow (scripts/parquet_goldens.py), and corrupted ones.
 
 use std::time::{Duration, Instant};
 
-use bornite_nn::data::Source;
+use bornite_nn::data::DataSource;
 use bornite_nn::tokenizer::Tokenizer;
 
 use crate::{Folder, Random, all, expected, golden, says};
@@ -26,7 +26,7 @@ fn text(n: usize) -> Option<String> {
 }
 
 #[test]
-fn every_form_of_a_table_has_the_same_texts() {
+fn every_encoding_of_a_table_gives_the_same_texts() {
     let folder = Folder::new();
     let tokenizer = Tokenizer::bytes();
     let texts: Vec<String> = (0..ROWS).filter_map(text).collect();
@@ -35,7 +35,7 @@ fn every_form_of_a_table_has_the_same_texts() {
     for entry in std::fs::read_dir(golden("parquet")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let open = |field: &str| folder.open(Source::new(&path).field(field), &tokenizer);
+        let open = |field: &str| folder.open(DataSource::new(&path).field(field), &tokenizer);
         match name.as_str() {
             "brotli.parquet" => says(open("text"), &["brotli.parquet", "Brotli", "not supported"]),
             "empty.parquet" => says(open("text"), &["there is nothing in"]),
@@ -56,7 +56,7 @@ fn every_form_of_a_table_has_the_same_texts() {
 }
 
 #[test]
-fn spoiled_tables_do_no_harm() {
+fn corrupted_tables_are_errors_without_panics_or_hangs() {
     let folder = Folder::new();
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
@@ -64,7 +64,7 @@ fn spoiled_tables_do_no_harm() {
         .unwrap()
         .map(|entry| std::fs::read(entry.unwrap().path()).unwrap())
         .collect();
-    let (start, mut rounds, mut refused, mut slowest) = (Instant::now(), 0, 0, Duration::ZERO);
+    let (start, mut rounds, mut rejected, mut slowest) = (Instant::now(), 0, 0, Duration::ZERO);
     while if full { rounds < 100_000 } else { start.elapsed() < Duration::from_secs(4) } {
         let mut file = files[random.below(files.len() as u64) as usize].clone();
         let length = file.len() as u64;
@@ -89,15 +89,15 @@ fn spoiled_tables_do_no_harm() {
         let path = folder.write("a.parquet", &file);
         let began = Instant::now();
         let mut bytes = 0;
-        // Training reads the texts and nothing else: no cache in the way.
-        let source = [Source::new(&path)];
+        // Tokenizer training reads only the texts, without a cache.
+        let source = [DataSource::new(&path)];
         let result = bornite_nn::data::train_tokenizer(&source, 257, &mut |progress| bytes = progress.done);
-        refused += usize::from(result.is_err());
+        rejected += usize::from(result.is_err());
         slowest = slowest.max(began.elapsed());
         assert!(bytes < 1 << 30);
         rounds += 1;
     }
-    println!("{rounds} files, {refused} refused, the slowest took {slowest:?}");
-    assert!(rounds > 100 && refused > 0);
+    println!("{rounds} files, {rejected} rejected, the slowest took {slowest:?}");
+    assert!(rounds > 100 && rejected > 0);
     assert!(slowest < Duration::from_secs(10));
 }

@@ -1,7 +1,7 @@
-//! Writing: the model runs once a token, and on a GPU that is one launch.
+//! Text generation: one model run per token, which is one launch on a GPU.
 
 use bornite::Device;
-use bornite_nn::generate::{Finish, Generator, Prompt, Request, Sampling, Together};
+use bornite_nn::generate::{BatchGenerator, FinishReason, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::train::Precision;
@@ -10,7 +10,7 @@ use libtest_mimic::Failed;
 use crate::Outcome;
 use crate::random::Random;
 
-pub fn one_launch_a_token(device: Device) -> Outcome {
+pub fn one_launch_per_token(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let models = [GptConfig::gpt2(257, 200, 2, 2, 64), GptConfig::llama(257, 200, 2, 4, 64)];
     for (model, precision) in models.iter().flat_map(|m| [(m, Precision::F32), (m, Precision::Bf16)]) {
@@ -18,38 +18,38 @@ pub fn one_launch_a_token(device: Device) -> Outcome {
         let flat = gpt.parameters().arena(random.bits(), device)?;
         let narrow = flat.like(precision.dtype(), 0.0)?;
         bornite::var::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
-        let generator = Generator::new(&gpt, &narrow, precision, model.context)?;
+        let generator = TextGenerator::new(&gpt, &narrow, precision, model.context)?;
         let launches = || -> Result<u64, bornite_cuda::Error> {
             match device {
                 Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.launch_count()),
                 _ => Ok(generator.replays() as u64),
             }
         };
-        // From an end of text on, so that the prompt is one token, as all others are.
-        let mut write = |count: usize| {
+        // The prompt is one token, the end of text.
+        let mut generate = |count: usize| {
             let sampling = Sampling { temperature: 1.0, seed: random.bits(), ..Sampling::default() };
-            let request = Request { sampling, max_tokens: count, stops: vec![] };
+            let options = GenerationOptions { sampling, max_tokens: count, stops: vec![] };
             let before = launches()?;
-            let written = generator.write(&Tokenizer::bytes(), "", &request, &mut |_| true)?;
-            assert!(matches!(written.finish, Finish::MaxTokens | Finish::EndOfText));
-            // The last token is written without a look at what would follow it.
-            let runs = written.tokens.len() as u64 + u64::from(written.finish == Finish::EndOfText);
+            let generated = generator.generate(&Tokenizer::bytes(), "", &options, &mut |_| true)?;
+            assert!(matches!(generated.finish, FinishReason::MaxTokens | FinishReason::EndOfText));
+            // The model does not run after the last token.
+            let runs = generated.tokens.len() as u64 + u64::from(generated.finish == FinishReason::EndOfText);
             Ok::<_, Failed>((runs, launches()? - before))
         };
-        write(8)?; // compiled, and recorded
+        generate(8)?; // compiles and captures
         let (mut runs, mut launched) = (0, 0);
         for _ in 0..6 {
-            let (more, seen) = write(60)?;
+            let (more, seen) = generate(60)?;
             (runs, launched) = (runs + more, launched + seen);
         }
         assert!(runs > 20, "texts ended early: {runs} tokens");
-        assert_eq!(launched, runs, "launches for so many tokens, {precision:?}, {:?}", model.norm);
+        assert_eq!(launched, runs, "launches per token, {precision:?}, {:?}", model.norm);
     }
     Ok(())
 }
 
-/// Texts that are written together are those that are written one by one, whatever their prompts' lengths.
-pub fn together_as_alone(device: Device) -> Outcome {
+/// Batched generation gives the texts of single generation, with prompts of different lengths.
+pub fn batched_generation_matches_single_generation(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for model in [GptConfig::gpt2(257, 120, 2, 2, 64), GptConfig::llama(257, 120, 2, 4, 64)] {
         let gpt = Gpt::new(model)?;
@@ -62,24 +62,29 @@ pub fn together_as_alone(device: Device) -> Outcome {
         let prompts: Vec<Prompt> = (texts.iter().enumerate())
             .map(|(n, text)| Prompt { tokens: tokenizer.encode(text), sampling: sampling(n) })
             .collect();
-        let together = Together::new(&gpt, &weights, Precision::F32, 7, 100)?;
-        let generator = Generator::new(&gpt, &weights, Precision::F32, 120)?;
-        // Twice: nothing of the first texts is left.
+        let batch_generator = BatchGenerator::new(&gpt, &weights, Precision::F32, 7, 100)?;
+        let generator = TextGenerator::new(&gpt, &weights, Precision::F32, 120)?;
+        // Repeated, so that leftovers of the first texts would show.
         for prompts in [&prompts[..], &prompts[..3], &prompts[2..]] {
-            let written = together.write(&tokenizer, prompts, &mut |_| {})?;
-            for (prompt, found) in prompts.iter().zip(written) {
+            let generated = batch_generator.generate(&tokenizer, prompts, &mut |_| {})?;
+            for (prompt, found) in prompts.iter().zip(generated) {
                 let max_tokens = 100 - prompt.tokens.len();
-                let request = Request { sampling: prompt.sampling, max_tokens, stops: vec![] };
+                let options = GenerationOptions { sampling: prompt.sampling, max_tokens, stops: vec![] };
                 let text = tokenizer.decode(&prompt.tokens);
-                let alone = generator.write(&tokenizer, &text, &request, &mut |_| true)?;
-                // Sums in another order may round otherwise, and a tie may then fall the other way; most do not.
-                let same = found.iter().zip(&alone.tokens).take_while(|(a, b)| a == b).count();
-                let enough = alone.tokens.len().min(8);
-                assert!(same >= enough, "{text}: {same} of {enough} tokens: {found:?} {:?}", alone.tokens);
+                let single = generator.generate(&tokenizer, &text, &options, &mut |_| true)?;
+                // Another summation order may round differently and break a tie differently; most
+                // do not.
+                let same = found.iter().zip(&single.tokens).take_while(|(a, b)| a == b).count();
+                let enough = single.tokens.len().min(8);
+                assert!(same >= enough, "{text}: {same} of {enough} tokens: {found:?} {:?}", single.tokens);
             }
         }
-        assert!(together.write(&tokenizer, &[Prompt { tokens: vec![], sampling: sampling(0) }], &mut |_| {}).is_err());
-        assert!(together.write(&tokenizer, &vec![prompts[0].clone(); 8], &mut |_| {}).is_err());
+        assert!(
+            batch_generator
+                .generate(&tokenizer, &[Prompt { tokens: vec![], sampling: sampling(0) }], &mut |_| {})
+                .is_err()
+        );
+        assert!(batch_generator.generate(&tokenizer, &vec![prompts[0].clone(); 8], &mut |_| {}).is_err());
     }
     Ok(())
 }

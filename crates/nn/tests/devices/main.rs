@@ -1,6 +1,7 @@
-//! Training and writing on every device: each body runs on the CPU and, where there is one, on a GPU.
+//! Training and text generation on every device: each test runs on the CPU and, if there is one, on
+//! a GPU.
 //!
-//! What must not see this process's memory or kernel choices runs in another one: this program again, with a role.
+//! Tests that need a fresh process start this program again, with a role.
 
 mod generate;
 mod resume;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use bornite::Device;
-use bornite_nn::train::{Event, Observer, RunConfig};
+use bornite_nn::train::{Observer, RunConfig, TrainEvent};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use random::Random;
@@ -23,24 +24,27 @@ type Outcome = Result<(), Failed>;
 type Body = fn(Device) -> Outcome;
 
 const SUITE: [(&str, Body); 7] = [
-    ("resume::twenty_stops", resume::twenty_stops),
-    ("steps::memory_is_flat_and_the_host_is_quick", steps::memory_is_flat_and_the_host_is_quick),
-    ("steps::checkpointing_saves_what_it_says", steps::checkpointing_saves_what_it_says),
-    ("steps::spared_targets_do_not_count", steps::spared_targets_do_not_count),
-    ("steps::planned_together_or_op_by_op", steps::planned_together_or_op_by_op),
-    ("generate::one_launch_a_token", generate::one_launch_a_token),
-    ("generate::together_as_alone", generate::together_as_alone),
+    ("resume::resumed_runs_match_uninterrupted_runs", resume::resumed_runs_match_uninterrupted_runs),
+    ("steps::memory_is_constant_and_host_overhead_is_small", steps::memory_is_constant_and_host_overhead_is_small),
+    (
+        "steps::activation_checkpointing_saves_the_estimated_memory",
+        steps::activation_checkpointing_saves_the_estimated_memory,
+    ),
+    ("steps::negative_targets_are_ignored", steps::negative_targets_are_ignored),
+    ("steps::fused_steps_match_op_by_op_execution", steps::fused_steps_match_op_by_op_execution),
+    ("generate::one_launch_per_token", generate::one_launch_per_token),
+    ("generate::batched_generation_matches_single_generation", generate::batched_generation_matches_single_generation),
 ];
 
-/// What this program is called with where it is a test's other process.
+/// Argument that starts this program as another process of a test.
 const ROLE: &str = "--role";
 
 fn main() {
-    let given: Vec<String> = std::env::args().skip(1).collect();
-    if let [role, name, rest @ ..] = &given[..]
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [role, name, rest @ ..] = &arguments[..]
         && role == ROLE
     {
-        if let Err(error) = play(name, rest) {
+        if let Err(error) = run_role(name, rest) {
             eprintln!("{name}: {error}");
             std::process::exit(1);
         }
@@ -63,8 +67,8 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-fn play(name: &str, rest: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let [folder, device, rest @ ..] = rest else { return Err("a folder and a device are wanted".into()) };
+fn run_role(name: &str, rest: &[String]) -> Result<(), Box<dyn std::error::Error>> {
+    let [folder, device, rest @ ..] = rest else { return Err("expected a folder and a device".into()) };
     let (folder, device) = (Path::new(folder), device.parse()?);
     match name {
         "stop" => resume::stop(folder, device, rest),
@@ -74,8 +78,8 @@ fn play(name: &str, rest: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-/// Another process in a role. Kernels and choices that it finds are kept in a folder of the test's own.
-fn other(role: &str, folder: &Folder, device: Device, cache: &str, rest: &[String]) -> Result<String, Failed> {
+/// Starts this program in a role, with the kernel cache and tuned choices in the test's folder.
+fn run_process(role: &str, folder: &Folder, device: Device, cache: &str, rest: &[String]) -> Result<String, Failed> {
     let output = Command::new(std::env::current_exe()?)
         .args([ROLE, role, &folder.0.to_string_lossy(), &device.to_string()])
         .args(rest)
@@ -89,12 +93,12 @@ fn other(role: &str, folder: &Folder, device: Device, cache: &str, rest: &[Strin
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// True where the long versions are asked for.
+/// Returns true if the long versions are requested.
 fn full() -> bool {
     std::env::var_os("BORNITE_TEST_FULL").is_some()
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -117,7 +121,7 @@ impl Drop for Folder {
     }
 }
 
-/// Writes sums, right ones: `12+7=19;`.
+/// Writes correct sums: `12+7=19;`.
 fn write_corpus(path: &Path, random: &mut Random, sums: usize) -> std::io::Result<()> {
     let mut text = String::new();
     for _ in 0..sums {
@@ -127,7 +131,7 @@ fn write_corpus(path: &Path, random: &mut Random, sums: usize) -> std::io::Resul
     std::fs::write(path, text)
 }
 
-/// A run's settings: a small model, and more.
+/// Settings of a small run, and `more`.
 fn settings(corpus: &Path, more: &[&str]) -> bornite_nn::Result<RunConfig> {
     let mut config = RunConfig::default();
     config.data.path = Some(vec![corpus.into()]);
@@ -138,8 +142,8 @@ fn settings(corpus: &Path, more: &[&str]) -> bornite_nn::Result<RunConfig> {
         "model.context=32",
         "train.batch=4",
         "train.eval_batches=2",
-        "data.validation=0.1",
-        "rate.highest=3e-3",
+        "data.validation_fraction=0.1",
+        "schedule.lr=3e-3",
     ];
     for text in usual.iter().chain(more) {
         config.set(text)?;
@@ -147,7 +151,7 @@ fn settings(corpus: &Path, more: &[&str]) -> bornite_nn::Result<RunConfig> {
     Ok(config)
 }
 
-/// Says nothing, and ends a run after so many steps from where it began.
+/// Stops a run after a number of steps.
 struct StopAfter {
     left: Option<u64>,
     begun: bool,
@@ -160,15 +164,15 @@ impl StopAfter {
 }
 
 impl Observer for StopAfter {
-    fn tell(&mut self, event: Event<'_>) {
-        self.begun |= matches!(event, Event::Begin(_));
+    fn on_event(&mut self, event: TrainEvent<'_>) {
+        self.begun |= matches!(event, TrainEvent::Begin(_));
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.begun && self.left == Some(0)
     }
 
-    fn unsaved(&mut self, steps: u64) {
+    fn on_unsaved_steps(&mut self, steps: u64) {
         self.left = self.left.map(|left| left.saturating_sub(u64::from(steps > 0)));
     }
 }

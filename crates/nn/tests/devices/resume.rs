@@ -1,29 +1,35 @@
-//! A run that was stopped at any of 20 steps and resumed by another process is the same run, to the bit, though the folder
-//! of tuning choices is gone.
+//! A run that was stopped at any of 20 steps and resumed by another process gives the same bits,
+//! even if the tuning cache is gone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use bornite::{Device, Tensor};
 use bornite_nn::checkpoint::load_latest;
-use bornite_nn::train::{RunConfig, lines, run};
+use bornite_nn::train::{RunConfig, read_metrics, run};
 
 use crate::random::Random;
-use crate::{Folder, Outcome, StopAfter, full, other, settings, write_corpus};
+use crate::{Folder, Outcome, StopAfter, full, run_process, settings, write_corpus};
 
-type Played = Result<(), Box<dyn std::error::Error>>;
+type RoleResult = Result<(), Box<dyn std::error::Error>>;
 
 const PRECISIONS: [&str; 2] = ["f32", "bf16"];
 const STEPS: u64 = 26;
 
 fn config(folder: &Path, precision: &str) -> bornite_nn::Result<RunConfig> {
     let precision = format!("train.precision={precision}");
-    let more = ["train.steps=26", "train.eval_every=6", "train.save_every=10", "train.keep=1", "model.dropout=0.1"];
+    let more = [
+        "train.steps=26",
+        "train.eval_every=6",
+        "train.save_every=10",
+        "train.keep_checkpoints=1",
+        "model.dropout=0.1",
+    ];
     settings(&folder.join("corpus.txt"), &[&more[..], &[&precision]].concat())
 }
 
-/// The run that is never stopped, and those that are: after each of these steps.
-pub fn stop(folder: &Path, device: Device, stops: &[String]) -> Played {
+/// Runs without a stop, and with a stop after each of these steps.
+pub fn stop(folder: &Path, device: Device, stops: &[String]) -> RoleResult {
     for precision in PRECISIONS {
         let config = config(folder, precision)?;
         let whole = run(&config, &folder.join(format!("{precision}-whole")), device, false, &mut StopAfter::new(None))?;
@@ -37,8 +43,8 @@ pub fn stop(folder: &Path, device: Device, stops: &[String]) -> Played {
     Ok(())
 }
 
-/// Goes on with those that were stopped.
-pub fn resume(folder: &Path, device: Device, stops: &[String]) -> Played {
+/// Resumes the stopped runs.
+pub fn resume(folder: &Path, device: Device, stops: &[String]) -> RoleResult {
     for precision in PRECISIONS {
         let config = config(folder, precision)?;
         for stop in stops {
@@ -50,7 +56,7 @@ pub fn resume(folder: &Path, device: Device, stops: &[String]) -> Played {
     Ok(())
 }
 
-pub fn twenty_stops(device: Device) -> Outcome {
+pub fn resumed_runs_match_uninterrupted_runs(device: Device) -> Outcome {
     let (folder, mut random) = (Folder::new("resume", device), Random::fresh());
     write_corpus(&folder.at("corpus.txt"), &mut random, 400)?;
     let all = full() || matches!(device, Device::Cuda(_));
@@ -58,12 +64,12 @@ pub fn twenty_stops(device: Device) -> Outcome {
         true => (1..=20).map(|n: u64| n.to_string()).collect(),
         false => [random.bits() % 10, 10 + random.bits() % 16].map(|n| n.to_string()).into(),
     };
-    other("stop", &folder, device, "cache", &stops)?;
+    run_process("stop", &folder, device, "cache", &stops)?;
     std::fs::remove_dir_all(folder.at("cache")).or_else(|error| match error.kind() {
         std::io::ErrorKind::NotFound => Ok(()), // nothing was compiled for a GPU
         _ => Err(error),
     })?;
-    other("resume", &folder, device, "cache", &stops)?;
+    run_process("resume", &folder, device, "cache", &stops)?;
     for precision in PRECISIONS {
         let whole = folder.at(&format!("{precision}-whole"));
         let (expected, computed) = (numbers(&whole), metrics(&whole));
@@ -89,10 +95,10 @@ fn numbers(run: &Path) -> BTreeMap<String, Vec<u32>> {
     weights.chain(moments).map(|(name, tensor)| (name, bits(tensor))).collect()
 }
 
-/// What was computed in each step, as bits; not what time and memory it took.
+/// Computed metrics of each step, as bits, without times and memory.
 fn metrics(run: &Path) -> Vec<(u64, [Option<u64>; 4], bool)> {
     let bits = |value: Option<f64>| value.map(f64::to_bits);
-    let all = lines(&run.join("metrics.jsonl")).unwrap().into_iter();
-    all.map(|l| (l.step, [bits(l.loss), bits(Some(l.rate)), bits(l.norm), bits(l.validation_loss)], l.skipped))
+    let all = read_metrics(&run.join("metrics.jsonl")).unwrap().into_iter();
+    all.map(|l| (l.step, [bits(l.loss), bits(Some(l.lr)), bits(l.grad_norm), bits(l.validation_loss)], l.skipped))
         .collect()
 }

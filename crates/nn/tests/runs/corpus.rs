@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use bornite::Device;
 use bornite_nn::Result;
-use bornite_nn::train::{Event, Finished, Observer, RunConfig, run};
+use bornite_nn::train::{Observer, RunConfig, RunSummary, TrainEvent, run};
 
 use crate::random::Random;
 
-/// A folder that is removed in the end.
+/// A folder that is removed at the end.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -58,8 +58,8 @@ pub fn small(corpus: &Path, more: &[&str]) -> RunConfig {
         "model.context=16",
         "train.batch=2",
         "train.eval_batches=2",
-        "data.validation=0.1",
-        "rate.highest=3e-3",
+        "data.validation_fraction=0.1",
+        "schedule.lr=3e-3",
     ];
     for text in usual.iter().chain(more) {
         config.set(text).unwrap();
@@ -67,7 +67,8 @@ pub fn small(corpus: &Path, more: &[&str]) -> RunConfig {
     config
 }
 
-/// Hears of everything, and stops a run after its n-th step from where it began: before what follows that step.
+/// Hears of everything, and stops a run after its n-th step from where it began: before what
+/// follows that step.
 #[derive(Default, Debug)]
 pub struct Listener {
     pub stop_after: Option<u64>,
@@ -80,28 +81,28 @@ pub struct Listener {
 }
 
 impl Observer for Listener {
-    fn tell(&mut self, event: Event<'_>) {
+    fn on_event(&mut self, event: TrainEvent<'_>) {
         match event {
-            Event::Note(text) => self.notes.push(text.into()),
-            Event::Sample { text, .. } => self.samples.push(text.into()),
-            Event::Saved { step, .. } => self.saved.push(step),
-            Event::Step(line) => self.steps.push(line.step),
-            Event::Begin(_) => self.begun = true,
-            Event::Data(_) => {}
+            TrainEvent::Note(text) => self.notes.push(text.into()),
+            TrainEvent::Sample { text, .. } => self.samples.push(text.into()),
+            TrainEvent::Saved { step, .. } => self.saved.push(step),
+            TrainEvent::Step(line) => self.steps.push(line.step),
+            TrainEvent::Begin(_) => self.begun = true,
+            TrainEvent::Data(_) => {}
         }
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.begun && self.stop_after.is_some_and(|steps| self.made >= steps)
     }
 
-    fn unsaved(&mut self, steps: u64) {
+    fn on_unsaved_steps(&mut self, steps: u64) {
         self.made += u64::from(steps > 0);
     }
 }
 
 /// A run on the CPU.
-pub fn go(config: &RunConfig, folder: &Path, resume: bool, stop_after: Option<u64>) -> Result<(Finished, Listener)> {
+pub fn go(config: &RunConfig, folder: &Path, resume: bool, stop_after: Option<u64>) -> Result<(RunSummary, Listener)> {
     let mut listener = Listener { stop_after, ..Listener::default() };
     let finished = run(config, folder, Device::cpu(), resume, &mut listener)?;
     Ok((finished, listener))

@@ -1,4 +1,5 @@
-//! Runs as people have them: they learn, can be stopped anywhere and go on to the bit, and say what is wrong in a sentence.
+//! Complete runs: learning, stopping and resuming, settings, text generation, and errors of invalid
+//! input.
 
 mod bad_input;
 mod corpus;
@@ -6,10 +7,11 @@ mod corpus;
 #[path = "../../../tensor/tests/devices/random.rs"]
 mod random;
 mod resume;
+mod retired;
 mod settings;
 mod texts;
 
-/// True where the long versions are asked for.
+/// Returns true if the long versions are requested.
 fn full() -> bool {
     std::env::var_os("BORNITE_TEST_FULL").is_some()
 }

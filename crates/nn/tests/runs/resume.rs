@@ -1,4 +1,4 @@
-//! A run learns, and one that is stopped and resumed is the same run, to the bit.
+//! Runs learn, and a run that is stopped and resumed gives the same bits as an uninterrupted one.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,23 +10,23 @@ use std::time::Instant;
 use bornite::Device;
 use bornite_nn::ErrorKind;
 use bornite_nn::checkpoint::{best, load_latest};
-use bornite_nn::train::{Line, lines};
+use bornite_nn::train::{StepMetrics, read_metrics};
 
 use crate::corpus::{Folder, go, small};
 use crate::full;
 use crate::random::Random;
 
 #[test]
-fn a_run_learns_and_leaves_a_folder() {
+fn run_learns_and_writes_its_folder() {
     let (folder, mut random) = (Folder::new("learns"), Random::fresh());
     let corpus = folder.corpus(&mut random, 400);
     let more = [
         "train.steps=120",
         "train.eval_every=40",
         "train.save_every=50",
-        "train.keep=1",
+        "train.keep_checkpoints=1",
         "train.sample_every=60",
-        "train.prompt=the",
+        "train.sample_prompt=the",
         "train.sample_tokens=12",
     ];
     let config = small(&corpus, &more);
@@ -37,13 +37,13 @@ fn a_run_learns_and_leaves_a_folder() {
     assert_eq!(heard.steps, (1..=120).collect::<Vec<u64>>());
     assert_eq!(heard.samples.len(), 2);
     assert!(heard.samples[0].starts_with("the"), "{:?}", heard.samples);
-    let all = lines(&out.join("metrics.jsonl")).unwrap();
-    let mean = |lines: &[Line]| lines.iter().filter_map(|line| line.loss).sum::<f64>() / lines.len() as f64;
+    let all = read_metrics(&out.join("metrics.jsonl")).unwrap();
+    let mean = |lines: &[StepMetrics]| lines.iter().filter_map(|line| line.loss).sum::<f64>() / lines.len() as f64;
     let (first, last) = (mean(&all[..5]), mean(&all[115..]));
     assert!((first - 257f64.ln()).abs() < 0.5 && last < 0.6 * first, "from {first} to {last}");
     let judged: Vec<u64> = all.iter().filter(|line| line.validation_loss.is_some()).map(|line| line.step).collect();
     assert_eq!(judged, [40, 50, 80, 100, 120]);
-    assert!(all.iter().all(|line| line.tokens_per_second > 0.0 && line.memory > 0 && !line.skipped));
+    assert!(all.iter().all(|line| line.tokens_per_second > 0.0 && line.memory_bytes > 0 && !line.skipped));
     for name in ["run.toml", "environment.json", "tokenizer.json", "loss.svg", "samples.txt", "checkpoints/latest"] {
         assert!(out.join(name).is_file(), "{name}");
     }
@@ -60,13 +60,13 @@ fn a_run_learns_and_leaves_a_folder() {
     assert_same(&out, &folder.at("again"), "from the same seed");
     // Another run is not begun over this one.
     let error = go(&config, &out, false, None).unwrap_err().to_string();
-    assert!(error.contains("holds a run already, up to step-00000120; go on with --resume"), "{error}");
+    assert!(error.contains("already contains a run, up to step-00000120; continue it with --resume"), "{error}");
     // Resuming what is done does nothing.
     let (finished, heard) = go(&config, &out, true, None).unwrap();
     assert_eq!((finished.step, heard.steps.len()), (120, 0));
 }
 
-/// All numbers of the last checkpoint, as bits.
+/// All tensors of the last checkpoint, as bits.
 fn bits(run: &Path) -> (u64, BTreeMap<String, Vec<u32>>) {
     let checkpoint = load_latest(run.join("checkpoints"), Device::cpu(), false).unwrap().checkpoint;
     let groups = checkpoint.groups.into_values().flatten();
@@ -75,11 +75,11 @@ fn bits(run: &Path) -> (u64, BTreeMap<String, Vec<u32>>) {
     (checkpoint.step, all.map(|(name, tensor)| (name, of(tensor))).collect())
 }
 
-/// Steps and what was computed in them, without what time and memory were taken.
+/// Computed metrics of each step, without times and memory.
 fn computed(run: &Path) -> Vec<(u64, [Option<u64>; 4], bool)> {
-    let all = lines(&run.join("metrics.jsonl")).unwrap().into_iter();
+    let all = read_metrics(&run.join("metrics.jsonl")).unwrap().into_iter();
     let bits = |value: Option<f64>| value.map(f64::to_bits);
-    all.map(|l| (l.step, [bits(l.loss), Some(l.rate.to_bits()), bits(l.norm), bits(l.validation_loss)], l.skipped))
+    all.map(|l| (l.step, [bits(l.loss), Some(l.lr.to_bits()), bits(l.grad_norm), bits(l.validation_loss)], l.skipped))
         .collect()
 }
 
@@ -99,22 +99,22 @@ fn assert_same(one: &Path, other: &Path, what: &str) {
 const STEPS: u64 = 26;
 
 #[test]
-fn a_run_that_was_stopped_ends_as_one_that_was_not() {
+fn resumed_runs_match_uninterrupted_runs() {
     let (folder, mut random) = (Folder::new("stops"), Random::fresh());
     let corpus = folder.corpus(&mut random, 60);
     let kinds: [(&str, &[&str]); 4] = [
         ("f32", &["train.precision=f32", "model.dropout=0.1", "train.accumulate=2"]),
         ("bf16", &["train.precision=bf16", "model.dropout=0.1"]),
         // The factor of the loss follows steps late, and is too large at first.
-        ("f16", &["train.precision=f16", "train.batch=1", "train.context=1", "optimiser.rule=muon"]),
+        ("f16", &["train.precision=f16", "train.batch=1", "train.context=1", "optimizer.name=muon"]),
         (
             "llama",
             &[
                 "model.name=llama-tiny",
-                "train.checkpointing=true",
+                "train.activation_checkpointing=true",
                 "data.tokenizer=bpe:300",
-                "optimiser.rule=sgd",
-                "optimiser.momentum=0.9",
+                "optimizer.name=sgd",
+                "optimizer.momentum=0.9",
             ],
         ),
     ];
@@ -123,7 +123,7 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
             "train.steps=26",
             "train.eval_every=6",
             "train.save_every=10",
-            "train.keep=2",
+            "train.keep_checkpoints=2",
             "train.sample_every=7",
             "train.sample_tokens=5",
         ];
@@ -143,9 +143,9 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
             let (finished, heard) = go(&config, &out, false, Some(stop)).unwrap();
             assert_eq!((finished.step, finished.stopped), (stop, true), "{what}");
             assert_eq!(heard.saved.last(), Some(&stop), "{what}");
-            // A process that died later would have left lines of steps that are made again.
+            // A process that died later leaves lines of steps that are repeated.
             let file = std::fs::OpenOptions::new().append(true).open(out.join("metrics.jsonl"));
-            let line = r#"{"step":26,"loss":1.0,"rate":1.0,"norm":1.0,"tokens_per_second":1.0,"seconds":1.0,"memory":1,"skipped":true}"#;
+            let line = r#"{"step":26,"loss":1.0,"lr":1.0,"grad_norm":1.0,"tokens_per_second":1.0,"elapsed_seconds":1.0,"memory_bytes":1,"skipped":true}"#;
             write!(file.unwrap(), "{line}\n{{\"step\":").unwrap();
             let file = std::fs::OpenOptions::new().append(true).create(true).open(out.join("samples.txt"));
             write!(file.unwrap(), "--- step 21\nwritten by one that died\n").unwrap();
@@ -161,26 +161,27 @@ fn a_run_that_was_stopped_ends_as_one_that_was_not() {
         }
         if name == "f16" {
             let skipped = computed(&whole).iter().filter(|(.., skipped)| *skipped).count() as u64;
-            assert!(skipped > 0, "no step was left out in f16");
+            assert!(skipped > 0, "no step was skipped in f16");
             // Resuming what is done does nothing but count.
             assert_eq!(go(&config, &whole, true, None).unwrap().0.skipped, skipped);
         }
     }
 }
 
-/// Without `latest` a run goes on from its newest checkpoint, and is not written over; tokens that were damaged in between are
-/// made again from their text.
+/// Without `latest` a run resumes from its newest checkpoint and is not overwritten; damaged tokens
+/// are rebuilt from their text.
 #[test]
-fn a_run_survives_the_loss_of_its_pointer_and_of_its_tokens() {
+fn run_resumes_without_its_latest_file_and_token_cache() {
     let (folder, mut random) = (Folder::new("pointer"), Random::fresh());
     let corpus = folder.corpus(&mut random, 60);
-    let config = small(&corpus, &["train.steps=12", "train.eval_every=3", "train.save_every=2", "train.keep=3"]);
+    let config =
+        small(&corpus, &["train.steps=12", "train.eval_every=3", "train.save_every=2", "train.keep_checkpoints=3"]);
     let (whole, out) = (folder.at("whole"), folder.at("run"));
     go(&config, &whole, false, None).unwrap();
     go(&config, &out, false, Some(7)).unwrap();
     std::fs::remove_file(out.join("checkpoints/latest")).unwrap();
     let error = go(&config, &out, false, None).unwrap_err().to_string();
-    assert!(error.contains("holds a run already, up to step-00000007"), "{error}");
+    assert!(error.contains("already contains a run, up to step-00000007"), "{error}");
     let data = std::fs::read_dir(out.join("data")).unwrap().map(|entry| entry.unwrap().path());
     let tokens = data.map(|path| path.join("tokens.bin")).find(|path| path.is_file()).unwrap();
     let mut bytes = std::fs::read(&tokens).unwrap();
@@ -199,19 +200,20 @@ fn a_run_survives_the_loss_of_its_pointer_and_of_its_tokens() {
     assert!(error.contains("step-00000012/weights.safetensors"), "{error}");
 }
 
-/// Gradients of any number of batches take the memory of one, and a stop does not wait for all of them.
+/// Gradients of any number of batches take the memory of one, and a stop does not wait for all of
+/// them.
 #[test]
-fn accumulation_can_be_stopped_within_a_step() {
+fn gradient_accumulation_can_be_stopped_within_a_step() {
     struct Impatient(std::cell::Cell<u64>);
     impl bornite_nn::train::Observer for Impatient {
-        fn tell(&mut self, event: bornite_nn::train::Event<'_>) {
-            if let bornite_nn::train::Event::Begin(_) = event {
+        fn on_event(&mut self, event: bornite_nn::train::TrainEvent<'_>) {
+            if let bornite_nn::train::TrainEvent::Begin(_) = event {
                 self.0.set(1);
             }
         }
 
         /// In the middle of the second step.
-        fn stop(&self) -> bool {
+        fn should_stop(&self) -> bool {
             let asked = self.0.get();
             self.0.set(asked + u64::from(asked > 0));
             asked > 150
@@ -229,24 +231,26 @@ fn accumulation_can_be_stopped_within_a_step() {
     assert_same(&whole, &out, "stopped while it accumulated");
 }
 
-/// A flag that is set at any moment, within a batch too, ends the run at once; what a resumed run computes is the same.
+/// A flag that is set at any moment, within a batch too, ends the run at once; what a resumed run
+/// computes is the same.
 #[test]
-fn a_batch_can_be_interrupted_anywhere() {
+fn batch_can_be_interrupted_anywhere() {
     struct Flagged(Arc<AtomicBool>);
     impl bornite_nn::train::Observer for Flagged {
-        fn tell(&mut self, _event: bornite_nn::train::Event<'_>) {}
+        fn on_event(&mut self, _event: bornite_nn::train::TrainEvent<'_>) {}
 
-        fn stop(&self) -> bool {
+        fn should_stop(&self) -> bool {
             self.0.load(Ordering::Relaxed)
         }
 
-        fn interrupt(&self) -> Option<Arc<AtomicBool>> {
+        fn interrupt_flag(&self) -> Option<Arc<AtomicBool>> {
             Some(self.0.clone())
         }
     }
     let (folder, mut random) = (Folder::new("interrupted"), Random::fresh());
     let corpus = folder.corpus(&mut random, 60);
-    for more in [&["train.eval_every=3", "train.sample_every=2"][..], &["train.accumulate=3", "optimiser.clip=0"]] {
+    for more in [&["train.eval_every=3", "train.sample_every=2"][..], &["train.accumulate=3", "optimizer.clip_norm=0"]]
+    {
         let config = small(&corpus, &[&["train.steps=12", "train.batch=16"], more].concat());
         let (whole, out) = (folder.at("whole"), folder.at("run"));
         let begun = Instant::now();
@@ -270,7 +274,7 @@ fn a_batch_can_be_interrupted_anywhere() {
                 Ok(stopped) => {
                     stops += 1;
                     let steps: Vec<u64> =
-                        lines(&out.join("metrics.jsonl")).unwrap().iter().map(|line| line.step).collect();
+                        read_metrics(&out.join("metrics.jsonl")).unwrap().iter().map(|line| line.step).collect();
                     assert_eq!(steps, (1..=stopped.step).collect::<Vec<u64>>(), "one line per step");
                 }
                 // Before the first step there is nothing to save.
@@ -287,28 +291,28 @@ fn a_batch_can_be_interrupted_anywhere() {
 }
 
 #[test]
-fn a_run_is_resumed_as_what_it_was() {
+fn resume_rejects_changed_settings_and_data() {
     let (folder, mut random) = (Folder::new("changes"), Random::fresh());
     let corpus = folder.corpus(&mut random, 60);
     let config = small(&corpus, &["train.steps=6", "train.eval_every=0"]);
     let out = folder.at("run");
     go(&config, &out, false, Some(3)).unwrap();
-    for (change, said) in [
-        ("train.seed=1", "train.seed is not what the run was begun with"),
+    for (change, expected) in [
+        ("train.seed=1", "train.seed differs from the value that the run was started with"),
         ("model.width=64", "model.width"),
         ("train.batch=4", "train.batch"),
-        ("rate.highest=1", "rate.highest"),
+        ("schedule.lr=1", "schedule.lr"),
     ] {
         let mut other = config.clone();
         other.set(change).unwrap();
         let error = go(&other, &out, true, Some(0)).unwrap_err().to_string();
-        assert!(error.contains(said), "{change}: {error}");
+        assert!(error.contains(expected), "{change}: {error}");
     }
     let mut longer = config.clone();
     longer.set("train.steps=8").unwrap();
     let (finished, heard) = go(&longer, &out, true, None).unwrap();
     assert_eq!(finished.step, 8);
-    assert!(heard.notes.iter().any(|note| note.contains("learning rates")), "{:?}", heard.notes);
+    assert!(heard.notes.iter().any(|note| note.contains("learning-rate schedule")), "{:?}", heard.notes);
     // Data that are no longer the same are noticed.
     std::fs::write(&corpus, "short. ".repeat(40)).unwrap();
     longer.set("train.steps=9").unwrap();
@@ -327,5 +331,5 @@ fn a_run_is_resumed_as_what_it_was() {
     // Where there is nothing yet, a run begins.
     let empty = folder.at("empty");
     let (_, heard) = go(&small(&folder.corpus(&mut random, 60), &["train.steps=2"]), &empty, true, None).unwrap();
-    assert!(heard.notes.iter().any(|note| note.contains("starts at its beginning")), "{:?}", heard.notes);
+    assert!(heard.notes.iter().any(|note| note.contains("starting at step 1")), "{:?}", heard.notes);
 }

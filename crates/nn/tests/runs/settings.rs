@@ -1,6 +1,7 @@
-//! Settings: every key is known, suggested or refused in a sentence; no text makes the reader panic.
+//! Settings: parsing, errors with suggestions, resolved defaults, and the table in
+//! docs/training.md.
 
-use bornite_nn::train::{KEYS, Kind, RunConfig};
+use bornite_nn::train::{KEYS, RunConfig, ValueKind};
 
 use crate::full;
 use crate::random::Random;
@@ -14,32 +15,32 @@ dropout = 0.1
 [data]
 path = ["a.txt", "b.jsonl"]
 tokenizer = "bpe:500"
-validation = 0.1
+validation_fraction = 0.1
 
 [train]
 steps = 100
 precision = "bf16"
-checkpointing = true
+activation_checkpointing = true
 
-[optimiser]
-rule = "muon"
+[optimizer]
+name = "muon"
 momentum = 0.9
 
-[rate]
-highest = 1e-3
-fall = "linear"
+[schedule]
+lr = 1e-3
+decay = "linear"
 "#;
 
 #[test]
-fn settings_come_from_files_and_from_words() {
+fn settings_are_read_from_files_and_key_value_pairs() {
     let mut config = RunConfig::parse(SAMPLE).unwrap();
-    assert_eq!((config.train.steps, config.rate.highest, config.model.layers), (Some(100), Some(1e-3), Some(3)));
+    assert_eq!((config.train.steps, config.schedule.lr, config.model.layers), (Some(100), Some(1e-3), Some(3)));
     assert_eq!(RunConfig::parse(&config.text().unwrap()).unwrap(), config, "written and read back");
     config.set("train.steps=7").unwrap();
     config.set("data.path=some folder/x.txt").unwrap();
     config.set("data.tokenizer = \"gpt2\"").unwrap();
-    config.set("optimiser.decay=0").unwrap();
-    assert_eq!((config.train.steps, config.optimiser.decay), (Some(7), Some(0.0)));
+    config.set("optimizer.weight_decay=0").unwrap();
+    assert_eq!((config.train.steps, config.optimizer.weight_decay), (Some(7), Some(0.0)));
     assert_eq!(config.data.path.as_deref(), Some(&["some folder/x.txt".into()][..]));
     assert_eq!(config.data.tokenizer.as_deref(), Some("gpt2"));
     let mut over = RunConfig::default();
@@ -48,15 +49,15 @@ fn settings_come_from_files_and_from_words() {
     assert_eq!((config.train.steps, config.model.layers), (Some(9), Some(3)));
     let resolved = config.resolved().unwrap();
     assert_eq!(RunConfig::parse(&resolved.text().unwrap()).unwrap(), resolved);
-    assert_eq!(resolved.resolved().unwrap(), resolved, "nothing is left to say");
+    assert_eq!(resolved.resolved().unwrap(), resolved, "resolving again changes nothing");
 }
 
 /// `run.toml` holds every setting that has a value, so that the run does not change with a default.
 #[test]
 fn resolved_settings_are_complete() {
-    // Paths, and what follows from the device.
-    let open = ["model.from", "data.path", "data.cache", "train.context", "train.precision"];
-    for (rule, unused) in [
+    // Paths, settings that depend on the device, and the alternative to schedule.min_lr_ratio.
+    let unset = ["model.from", "data.path", "data.cache", "train.context", "train.precision", "schedule.min_lr"];
+    for (optimizer, unused) in [
         ("adamw", &["momentum", "nesterov", "alpha"][..]),
         ("adam", &["momentum", "nesterov", "alpha"]),
         ("sgd", &["beta1", "beta2", "eps", "alpha"]),
@@ -65,7 +66,7 @@ fn resolved_settings_are_complete() {
         ("muon", &["nesterov", "alpha"]),
     ] {
         let mut config = RunConfig::default();
-        for setting in [&format!("optimiser.rule={rule}")[..], "model.name=llama-tiny", "model.rope_factor=8"] {
+        for setting in [&format!("optimizer.name={optimizer}")[..], "model.name=llama-tiny", "model.rope_factor=8"] {
             config.set(setting).unwrap();
         }
         let mut resolved = config.resolved().unwrap();
@@ -75,8 +76,8 @@ fn resolved_settings_are_complete() {
         let table: toml::Table = text.parse().unwrap();
         for key in KEYS {
             let (section, name) = key.name.split_once('.').unwrap();
-            let absent = open.contains(&key.name) || section == "optimiser" && unused.contains(&name);
-            assert_eq!(table[section].get(name).is_none(), absent, "{} with {rule}:\n{text}", key.name);
+            let absent = unset.contains(&key.name) || section == "optimizer" && unused.contains(&name);
+            assert_eq!(table[section].get(name).is_none(), absent, "{} with {optimizer}:\n{text}", key.name);
         }
         let again = RunConfig::parse(&text).unwrap();
         assert_eq!(
@@ -88,56 +89,57 @@ fn resolved_settings_are_complete() {
 }
 
 #[test]
-fn mistakes_are_one_sentence() {
+fn invalid_settings_are_reported_in_one_sentence() {
     let files = [
         ("[train]\nstep = 1", "there is no setting 'train.step'; did you mean 'train.steps'?"),
         ("[trian]\nsteps = 1", "there is no setting 'trian.steps'; did you mean 'train.steps'?"),
         ("[model]\nsteps = 1", "did you mean 'train.steps'?"),
-        ("[optimiser]\nlr = 1", "there is no setting 'optimiser.lr'; "),
+        ("[optimizer]\nlr = 1", "there is no setting 'optimizer.lr'; did you mean 'schedule.lr'?"),
         ("steps = 1", "did you mean 'train.steps'?"),
-        ("[train]\nsteps = \"many\"", "train.steps is 'many'; it must be a whole number, 1 or more"),
-        ("[train]\nsteps = 0", "train.steps is 0; it must be a whole number, 1 or more"),
+        ("[train]\nsteps = \"many\"", "train.steps is 'many'; it must be an integer, 1 or more"),
+        ("[train]\nsteps = 0", "train.steps is 0; it must be an integer, 1 or more"),
         ("[train]\nsteps = -5", "train.steps is -5"),
         ("[train]\nsteps = 1.5", "train.steps is 1.5"),
         ("[train]\nprecision = \"bf61\"", "it must be one of f32, tf32, bf16, f16; did you mean 'bf16'?"),
-        ("[rate]\nhighest = nan", "rate.highest is nan; it must be a number"),
-        ("[train.steps]\nx = 1", "train.steps is a section; it must be a whole number"),
+        ("[schedule]\nlr = nan", "schedule.lr is nan; it must be a number"),
+        ("[train.steps]\nx = 1", "train.steps is a section; it must be an integer"),
         ("[data]\npath = [1]", "data.path is a list; it must be a path or a list of paths"),
         ("[train\nsteps = 1", "line 1 is not TOML: "),
         ("[train]\nsteps = 1\nsteps = 2", "line 3 is not TOML: duplicate key"),
     ];
-    for (text, said) in files {
+    for (text, expected) in files {
         let error = RunConfig::parse(text).unwrap_err().kind().to_string();
-        assert!(error.contains(said) && !error.contains('\n'), "{text:?}: {error}");
+        assert!(error.contains(expected) && !error.contains('\n'), "{text:?}: {error}");
     }
     let words = [
         ("train.stesp=1", "did you mean 'train.steps'?"),
-        ("train.steps", "'train.steps' does not set anything; write train.steps=100"),
+        ("train.steps", "'train.steps' has no value; write KEY=VALUE, such as train.steps=100"),
         ("train.steps=1\nseed = 2", "train.steps is"),
         ("train.steps=", "train.steps is ''"),
         ("model.norm=batch", "model.norm is 'batch'; it must be one of layer, rms"),
     ];
-    for (text, said) in words {
+    for (text, expected) in words {
         let error = RunConfig::default().set(text).unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
     let values = [
-        ("data.validation=1.5", "data.validation is 1.5; it is a part, from 0 to below 1"),
-        ("optimiser.clip=-1", "optimiser.clip is -1"),
-        ("optimiser.decay=-1", "optimiser.decay is -1"),
-        ("optimiser.momentum=0.9", "optimiser.momentum means nothing to the rule adamw, which has beta1, beta2, eps"),
-        ("optimiser.beta1=1", "optimiser.beta1 is 1; it must be from 0 to below 1"),
-        ("rate.lowest=2", "rate.lowest is 2"),
-        ("rate.highest=0", "rate.highest is 0; it must be above 0"),
+        ("data.validation_fraction=1.5", "data.validation_fraction is 1.5; it must be from 0 to below 1"),
+        ("optimizer.clip_norm=-1", "optimizer.clip_norm is -1"),
+        ("optimizer.weight_decay=-1", "optimizer.weight_decay is -1"),
+        ("optimizer.momentum=0.9", "optimizer.momentum has no effect: optimizer adamw has only beta1, beta2, eps"),
+        ("optimizer.beta1=1", "optimizer.beta1 is 1; it must be from 0 to below 1"),
+        ("schedule.min_lr_ratio=2", "schedule.min_lr_ratio is 2"),
+        ("schedule.min_lr=2", "schedule.min_lr is 2; it must be from 0 to schedule.lr, 0.0006"),
+        ("schedule.lr=0", "schedule.lr is 0; it must be above 0"),
     ];
-    for (text, said) in values {
+    for (text, expected) in values {
         let mut config = RunConfig::default();
         config.set(text).unwrap();
         let error = config.resolved().unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
     let models = [
-        ("model.name=gpt5", "there is no model 'gpt5'; there are tiny"),
+        ("model.name=gpt5", "there is no model 'gpt5'; available are tiny"),
         ("model.heads=3", "model.width 64 is not a multiple of model.heads 3"),
         ("model.width=9223372036854775807", "model.width is 9223372036854775807; it must be from 1 to"),
         ("model.vocabulary=10", "model.vocabulary is 10, but the tokenizer has 257 tokens"),
@@ -147,15 +149,15 @@ fn mistakes_are_one_sentence() {
         ("model.rope_factor=2", "RoPE scaling needs model.position=rope"),
         ("model.rope_low_freq_factor=2", "model.rope_low_freq_factor has no effect without model.rope_factor"),
     ];
-    for (text, said) in models {
+    for (text, expected) in models {
         let mut config = RunConfig::default();
         let error = config.set(text).and_then(|()| config.gpt(257)).unwrap_err().to_string();
-        assert!(error.contains(said), "{text:?}: {error}");
+        assert!(error.contains(expected), "{text:?}: {error}");
     }
 }
 
 #[test]
-fn no_text_makes_the_reader_panic() {
+fn parser_does_not_panic() {
     let mut random = Random::fresh();
     let count = if full() { 1_000_000 } else { 5_000 };
     let pieces = [
@@ -204,33 +206,33 @@ fn no_text_makes_the_reader_panic() {
     assert!(read > count / 100, "only {read} of {count} texts were settings");
 }
 
-/// The table of docs/training.md is that of the code. `BLESS=1` writes it anew.
+/// The table in docs/training.md matches the code; `BLESS=1` updates it.
 #[test]
-fn the_manual_lists_every_setting() {
+fn training_md_lists_every_setting() {
     let mut table = String::from("| setting | value | default | meaning |\n|---|---|---|---|\n");
     for key in KEYS {
         let value = match key.kind {
-            Kind::Count => "a whole number, 0 or more".into(),
-            Kind::Positive => "a whole number, 1 or more".into(),
-            Kind::Number => "a number".into(),
-            Kind::Flag => "`true`, `false`".into(),
-            Kind::Text => "text".into(),
-            Kind::Paths => "a path or a list of them".into(),
-            Kind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+            ValueKind::Count => "an integer, 0 or more".into(),
+            ValueKind::Positive => "an integer, 1 or more".into(),
+            ValueKind::Number => "a number".into(),
+            ValueKind::Flag => "`true`, `false`".into(),
+            ValueKind::Text => "a string".into(),
+            ValueKind::Paths => "a path or a list of them".into(),
+            ValueKind::OneOf(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         };
         table += &format!("| `{}` | {value} | {} | {} |\n", key.name, key.default, key.about);
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/training.md");
     let manual = std::fs::read_to_string(path).unwrap();
-    let (before, rest) = manual.split_once("<!-- settings -->\n").expect("where the table starts");
-    let (_, after) = rest.split_once("<!-- end of settings -->").expect("where the table ends");
+    let (before, rest) = manual.split_once("<!-- settings -->\n").expect("start of the table");
+    let (_, after) = rest.split_once("<!-- end of settings -->").expect("end of the table");
     let right = format!("{before}<!-- settings -->\n{table}<!-- end of settings -->{after}");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, &right).unwrap();
     } else {
         assert!(manual == right, "run BLESS=1 cargo test -p bornite-nn --test runs");
     }
-    // And its examples are settings.
+    // Its TOML examples are valid.
     for example in manual.split("```toml\n").skip(1) {
         RunConfig::parse(example.split("```").next().unwrap()).unwrap().resolved().unwrap();
     }

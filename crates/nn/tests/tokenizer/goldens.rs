@@ -1,8 +1,8 @@
-//! Ours beside tiktoken and tokenizers.
+//! Comparison with tiktoken and Hugging Face tokenizers.
 
 use std::collections::HashMap;
 
-use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
+use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
 }
 
 #[test]
-fn gpt2_makes_the_tokens_of_tiktoken() {
+fn gpt2_matches_tiktoken() {
     let tokenizer = Tokenizer::gpt2();
     let rows: Vec<Row> = read("texts.json");
     assert!(rows.len() > 500);
@@ -42,18 +42,26 @@ fn gpt2_makes_the_tokens_of_tiktoken() {
 }
 
 #[test]
-fn words_are_those_of_the_patterns() {
+fn words_match_the_patterns() {
     for row in read::<Vec<Row>>("texts.json") {
-        for (split, expected) in [(Split::Llama3 { digits: 3 }, &row.llama3), (Split::Llama3 { digits: 1 }, &row.qwen2)]
-        {
-            let found: Vec<usize> = split.words(&row.text).map(|word| word.chars().count()).collect();
-            assert_eq!(&found, expected, "{split:?} {:?}: {:?}", row.text, split.words(&row.text).collect::<Vec<_>>());
+        for (pre_tokenizer, expected) in [
+            (PreTokenizer::Llama3 { max_digits: 3 }, &row.llama3),
+            (PreTokenizer::Llama3 { max_digits: 1 }, &row.qwen2),
+        ] {
+            let found: Vec<usize> = pre_tokenizer.words(&row.text).map(|word| word.chars().count()).collect();
+            assert_eq!(
+                &found,
+                expected,
+                "{pre_tokenizer:?} {:?}: {:?}",
+                row.text,
+                pre_tokenizer.words(&row.text).collect::<Vec<_>>()
+            );
         }
     }
 }
 
 #[test]
-fn files_written_elsewhere_make_the_same_tokens_here_and_after_a_round_trip() {
+fn external_files_give_the_same_tokens_here_and_after_a_round_trip() {
     let encoded: Encoded = read("encoded.json");
     for (name, tokens) in &encoded.tokens {
         let read = Tokenizer::read(golden(&format!("{name}.json"))).unwrap();
@@ -88,13 +96,13 @@ fn merges(json: &str) -> Vec<String> {
 }
 
 #[test]
-fn training_finds_the_merges_that_tokenizers_finds() {
+fn training_matches_hugging_face_tokenizers() {
     let corpus = std::fs::read_to_string(golden("corpus.txt")).unwrap();
     let elsewhere = std::fs::read_to_string(golden("trained_elsewhere.json")).unwrap();
     let ours = Tokenizer::train([&corpus], 900).unwrap();
     assert_eq!(merges(&ours.to_json()), merges(&elsewhere));
-    // Texts in parts, in another order, counted apart: the same.
-    let (mut one, mut other) = (Trainer::new(Split::Gpt2), Trainer::new(Split::Gpt2));
+    // The result does not depend on order and grouping of the texts.
+    let (mut one, mut other) = (BpeTrainer::new(PreTokenizer::Gpt2), BpeTrainer::new(PreTokenizer::Gpt2));
     for (n, line) in corpus.split_inclusive('\n').rev().enumerate() {
         if n % 3 == 0 { &mut one } else { &mut other }.add(line);
     }

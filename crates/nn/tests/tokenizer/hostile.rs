@@ -1,4 +1,5 @@
-//! Files that are wrong, by mistake or on purpose: an error that says what, never a panic, a hang or a large allocation.
+//! Invalid and hostile files: an error that names the problem, never a panic, a hang or a large
+//! allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{Random, golden};
 
-/// Counts what this thread has allocated at most at once.
+/// Counts the peak allocation of this thread.
 struct Counting;
 
 thread_local! {
@@ -20,8 +21,8 @@ thread_local! {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all work is the system allocator's, called with what was given.
-#[allow(unsafe_code, reason = "an allocator that counts is the only way to see what was asked for")]
+// SAFETY: all calls are forwarded to the system allocator.
+#[allow(unsafe_code, reason = "a counting allocator is the only way to measure allocations")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -44,7 +45,7 @@ fn count(bytes: isize) {
     });
 }
 
-/// The most bytes that were allocated at once while `work` ran, beyond those before.
+/// Returns the peak number of additional bytes allocated while `work` ran.
 fn peak<R>(work: impl FnOnce() -> R) -> (R, usize) {
     let before = NOW.get();
     PEAK.set(before);
@@ -52,13 +53,13 @@ fn peak<R>(work: impl FnOnce() -> R) -> (R, usize) {
     (result, (PEAK.get() - before).max(0) as usize)
 }
 
-/// A small valid file to spoil: mutations of a short one reach its structure more often.
+/// A small valid file: mutations of a short file hit its structure more often.
 fn small() -> Value {
     serde_json::from_str(&Tokenizer::train(["low lower lowest, newer newest"], 270).unwrap().to_json()).unwrap()
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_files_are_reported() {
     let set = |path: &str, value: Value| {
         let mut file = small();
         *file.pointer_mut(path).unwrap() = value;
@@ -94,16 +95,16 @@ fn what_is_wrong_is_named() {
         (set("/post_processor", json!({"type": "BertProcessing"})), "post_processor 'BertProcessing'"),
         (set("/added_tokens/0/lstrip", json!(true)), "'lstrip'"),
         (set("/added_tokens/0/content", json!("")), "empty"),
-        (set("/added_tokens/0/id", json!(3)), "has the numbers 3 and"),
-        (set("/added_tokens", huge), "'<x>' has the number 4000000000"),
-        (add("/model/vocab", "Ā", json!(0)), "which another token has too"),
-        (add("/model/vocab", "日本", json!(270)), "token '日本' has characters that stand for no byte"),
+        (set("/added_tokens/0/id", json!(3)), "has the ids 3 and"),
+        (set("/added_tokens", huge), "'<x>' has id 4000000000"),
+        (add("/model/vocab", "Ā", json!(0)), "which another token also has"),
+        (add("/model/vocab", "日本", json!(270)), "token '日本' has characters outside the byte alphabet"),
         (add("/model/vocab", "new", json!(100_000)), "there are"),
         (add("/model/vocab", "new", json!(-1)), "invalid value"),
         (set("/model/merges/0", json!("a b c")), "is not two tokens"),
-        (set("/model/merges/0", json!(["zz", "a"])), "merge 0 names 'zz'"),
-        (set("/model/merges/1", small()["model"]["merges"][0].clone()), "is there twice"),
-        (set("/model/merges/0", json!(["", "a"])), "without characters"),
+        (set("/model/merges/0", json!(["zz", "a"])), "merge 0 contains 'zz'"),
+        (set("/model/merges/1", small()["model"]["merges"][0].clone()), "is a duplicate"),
+        (set("/model/merges/0", json!(["", "a"])), "contains an empty token"),
     ];
     for (file, expected) in cases {
         let error = Tokenizer::from_json(file.as_bytes()).unwrap_err().to_string();
@@ -113,13 +114,13 @@ fn what_is_wrong_is_named() {
     let mut file = small();
     file["model"]["vocab"].as_object_mut().unwrap().remove("q");
     let error = Tokenizer::from_json(file.to_string().as_bytes()).unwrap_err().to_string();
-    assert!(error.contains("no token has the number"), "{error}");
+    assert!(error.contains("no token has id"), "{error}");
 
     let missing = Tokenizer::read("/no/such/tokenizer.json").unwrap_err().to_string();
     assert!(missing.starts_with("cannot read /no/such/tokenizer.json: "), "{missing}");
 }
 
-/// Spoils bytes, or whole pieces of it, of any kind.
+/// Applies random mutations.
 fn mutate(random: &mut Random, file: &[u8]) -> Vec<u8> {
     let mut file = file.to_vec();
     let words: [&[u8]; 14] = [
@@ -168,7 +169,7 @@ fn mutate(random: &mut Random, file: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn spoiled_files_do_no_harm() {
+fn corrupted_files_are_errors_without_panics_or_hangs() {
     let mut random = Random::fresh();
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let read = |name| std::fs::read(golden(name)).unwrap();
@@ -190,7 +191,8 @@ fn spoiled_files_do_no_harm() {
             assert_eq!(again.map(|again| again.encode_with_special(text)).ok(), Some(tokens));
         }
         slowest = slowest.max(began.elapsed());
-        // Tables of the alphabet and of first bytes, and for each byte of the file what JSON's values take.
+        // Tables of the alphabet and of first bytes, and for each byte of the file what JSON's
+        // values take.
         let allowed = 100_000 + 64 * file.len();
         assert!(bytes <= allowed, "{bytes} bytes for a file of {}", file.len());
         rounds += 1;

@@ -1,4 +1,5 @@
-//! Tokenisers: the same tokens as other people's (goldens by scripts/tokenizer_goldens.py), and what must hold for any text.
+//! Tokenizers: comparison with other implementations (goldens by scripts/tokenizer_goldens.py), and
+//! properties of any text.
 
 mod goldens;
 mod hostile;
@@ -10,13 +11,13 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(name)
 }
 
-/// Random numbers: fresh for every run, repeatable with `BORNITE_TEST_SEED`.
+/// Random numbers, seeded by the clock or by `BORNITE_TEST_SEED`.
 struct Random(u64);
 
 impl Random {
     fn fresh() -> Random {
-        let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
+        let seed = std::env::var("BORNITE_TEST_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_nanos() as u64));
         println!("random cases from BORNITE_TEST_SEED={seed}");
         Random(seed)
     }

@@ -1,6 +1,6 @@
-//! What holds for every text and every tokenizer.
+//! Properties of every text and every tokenizer.
 
-use bornite_nn::tokenizer::{END_OF_TEXT, Split, Tokenizer};
+use bornite_nn::tokenizer::{END_OF_TEXT, PreTokenizer, Tokenizer};
 
 use crate::{Random, golden};
 
@@ -43,7 +43,7 @@ fn any_char(random: &mut Random) -> String {
 }
 
 #[test]
-fn text_comes_back_exactly() {
+fn encoding_round_trips() {
     let mut random = Random::fresh();
     for (name, tokenizer) in tokenizers() {
         let mut encoder = tokenizer.encoder();
@@ -55,13 +55,13 @@ fn text_comes_back_exactly() {
             assert_eq!(tokenizer.decode_bytes(&tokenizer.encode_with_special(&text)), text.as_bytes(), "{name}");
             let mut again = vec![];
             encoder.encode(&text, &mut again);
-            assert_eq!(again, tokens, "{name}: an encoder that remembers words, {text:?}");
+            assert_eq!(again, tokens, "{name}: an encoder with a word cache, {text:?}");
         }
     }
 }
 
 #[test]
-fn streams_give_whole_characters_and_in_the_end_everything() {
+fn streaming_decoder_emits_complete_characters_and_all_text() {
     let mut random = Random::fresh();
     for (name, tokenizer) in tokenizers() {
         for _ in 0..500 {
@@ -86,7 +86,7 @@ fn streams_give_whole_characters_and_in_the_end_everything() {
 }
 
 #[test]
-fn what_special_tokens_mean() {
+fn special_tokens_are_encoded_only_on_request() {
     for (name, tokenizer) in tokenizers() {
         let end = tokenizer.end_of_text().unwrap();
         if name != "llama" {
@@ -105,7 +105,7 @@ fn what_special_tokens_mean() {
 }
 
 #[test]
-fn sizes_of_vocabularies_are_kept() {
+fn trained_vocabularies_have_the_requested_size() {
     for (asked, text, found) in [(257, "aaaa", 257), (258, "aaaa", 258), (1_000, "ab ab ab", 259), (300, "", 257)] {
         assert_eq!(Tokenizer::train([text], asked).unwrap().vocabulary(), found, "{asked} {text:?}");
     }
@@ -116,7 +116,7 @@ fn sizes_of_vocabularies_are_kept() {
 }
 
 #[test]
-fn long_words_take_no_quadratic_time() {
+fn long_words_do_not_take_quadratic_time() {
     let start = std::time::Instant::now();
     let text = "ab".repeat(500_000);
     for (name, tokenizer) in tokenizers() {
@@ -126,9 +126,11 @@ fn long_words_take_no_quadratic_time() {
 }
 
 #[test]
-fn patterns_have_names() {
-    for split in [Split::Gpt2, Split::Llama3 { digits: 3 }, Split::Llama3 { digits: 1 }] {
-        assert_eq!(Split::from_pattern(split.pattern().unwrap()), Some(split));
+fn patterns_round_trip() {
+    for pre_tokenizer in
+        [PreTokenizer::Gpt2, PreTokenizer::Llama3 { max_digits: 3 }, PreTokenizer::Llama3 { max_digits: 1 }]
+    {
+        assert_eq!(PreTokenizer::from_pattern(pre_tokenizer.pattern().unwrap()), Some(pre_tokenizer));
     }
-    assert_eq!(Split::from_pattern(r"\w+"), None);
+    assert_eq!(PreTokenizer::from_pattern(r"\w+"), None);
 }

@@ -1,5 +1,5 @@
-//! The same as PyTorch: small models of `transformers`, what it computes with them and how they learn there. The goldens
-//! are of `scripts/gpt2_goldens.py`.
+//! Comparison with PyTorch: logits, gradients, training losses and generation of small
+//! `transformers` models. `scripts/gpt2_goldens.py` writes the goldens.
 
 mod variants;
 
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use bornite::{Device, Tensor, trace};
 use bornite_nn::checkpoint::{Tensors, safetensors::Safetensors};
 use bornite_nn::model::Gpt;
-use bornite_nn::optimiser::Rule;
-use bornite_nn::train::{Learner, Learning, Precision};
+use bornite_nn::optimizer::OptimizerKind;
+use bornite_nn::train::{Learner, LearnerOptions, Precision};
 use bornite_nn::{Context, Result};
 
 const MODELS: [&str; 2] = ["gpt2", "llama"];
@@ -40,9 +40,16 @@ fn learner(name: &str) -> Result<Learner> {
     let arena = gpt.parameters().arena(0, Device::cpu())?;
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     arena.load(&named)?;
-    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let learning = Learning { rule, decay: 0.1, clip: Some(1.0), precision: Precision::F32, accumulate: 1, seed: 0 };
-    Learner::with(gpt, learning, arena)
+    let optimizer = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+    let options = LearnerOptions {
+        optimizer,
+        weight_decay: 0.1,
+        clip_norm: Some(1.0),
+        precision: Precision::F32,
+        accumulate: 1,
+        seed: 0,
+    };
+    Learner::from_parameters(gpt, options, arena)
 }
 
 fn largest_difference(a: &Tensor, b: &Tensor) -> f64 {
@@ -104,8 +111,8 @@ fn fifty_steps_have_the_same_losses() {
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         let mut learner = learner(name).unwrap();
         for (n, batch) in batches(name).into_iter().enumerate() {
-            let measured = learner.step(&[batch], 1e-3).unwrap().measure().unwrap();
-            for (what, found) in [("losses", measured.loss), ("norms", measured.norm)] {
+            let result = learner.step(&[batch], 1e-3).unwrap().wait().unwrap();
+            for (what, found) in [("losses", result.loss), ("norms", result.grad_norm)] {
                 let expected = json[what][n].as_f64().unwrap();
                 assert!((found - expected).abs() <= 1e-3 * expected, "{name} step {n}: {what} {found}, not {expected}");
             }
@@ -118,23 +125,23 @@ fn greedy_decoding_gives_the_same_tokens() {
     for name in MODELS {
         let learner = learner(name).unwrap();
         let expected = golden(name, "greedy").to_vec::<i32>().unwrap();
-        let caches = learner.caches(224).unwrap();
+        let caches = learner.kv_caches(224).unwrap();
         let (gpt, weights) = (learner.gpt().clone(), learner.weights().clone());
-        let step = trace(move |given| {
-            let (scores, updates) =
-                gpt.advance(&Context::new(weights.tensors()), &given[0], &given[1], &given[2], &caches);
-            Ok((vec![scores.argmax(-1)], updates))
+        let step = trace(move |inputs| {
+            let (logits, updates) =
+                gpt.advance(&Context::new(weights.tensors()), &inputs[0], &inputs[1], &inputs[2], &caches);
+            Ok((vec![logits.argmax(-1)], updates))
         });
-        let number = |n: usize| Tensor::from_slice(&[n as i64], &[], Device::cpu());
+        let scalar = |n: usize| Tensor::from_slice(&[n as i64], &[], Device::cpu());
         let start = batches(name)[0].0.slice(0, 0..1).slice(1, 0..8);
         start.realize().unwrap();
-        let mut next = step.call(&[start, number(0), number(8)]).unwrap().remove(0);
+        let mut next = step.call(&[start, scalar(0), scalar(8)]).unwrap().remove(0);
         let mut found = vec![];
-        for place in 8..8 + expected.len() {
+        for position in 8..8 + expected.len() {
             let token = next.to_vec::<i64>().unwrap()[0];
             found.push(token as i32);
             let token = Tensor::from_slice(&[token], &[1, 1], Device::cpu());
-            next = step.call(&[token, number(place), number(1)]).unwrap().remove(0);
+            next = step.call(&[token, scalar(position), scalar(1)]).unwrap().remove(0);
         }
         assert_eq!(found, expected, "{name}");
     }

@@ -1,5 +1,5 @@
-//! Options of `config.json` that change what a model computes: the same as PyTorch, and the same again after an export. The
-//! goldens are of `scripts/variant_goldens.py`.
+//! Options of `config.json` that change what a model computes: the same as PyTorch, and the same
+//! again after an export. The goldens are of `scripts/variant_goldens.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,8 @@ impl Scratch {
         Scratch(path)
     }
 
-    /// A copy of a golden folder with some keys of its `config.json` set, or removed where the value is null.
+    /// A copy of a golden folder with some keys of its `config.json` set, or removed where the
+    /// value is null.
     fn edited(&self, golden: &str, edits: &Value) -> PathBuf {
         let from = folder(golden);
         let mut config = read(from.join("config.json"));
@@ -79,12 +80,12 @@ fn measure(gpt: &Gpt, tensors: &Tensors) -> (f64, f64, Vec<f32>) {
 
 /// The last logits again, token by token through the cache.
 fn last_cached(gpt: &Gpt, tensors: &Tensors) -> Vec<f32> {
-    let caches = gpt.caches(1, TOKENS, DType::F32, Device::cpu()).unwrap();
+    let caches = gpt.kv_caches(1, TOKENS, DType::F32, Device::cpu()).unwrap();
     let (gpt, parameters) = (gpt.clone(), values(gpt, tensors));
     let step = trace(move |inputs| {
         let context = Context::new(parameters.clone());
-        let (scores, updates) = gpt.advance(&context, &inputs[0], &inputs[1], &inputs[2], &caches);
-        Ok((vec![scores], updates))
+        let (logits, updates) = gpt.advance(&context, &inputs[0], &inputs[1], &inputs[2], &caches);
+        Ok((vec![logits], updates))
     });
     let number = |n: i64, shape: &[usize]| Tensor::from_slice(&[n], shape, Device::cpu());
     let mut last = vec![];
@@ -96,7 +97,7 @@ fn last_cached(gpt: &Gpt, tensors: &Tensors) -> Vec<f32> {
 }
 
 #[test]
-fn options_compute_as_in_transformers_before_and_after_an_export() {
+fn options_match_transformers_before_and_after_an_export() {
     for name in VARIANTS {
         let from = folder("variants").join(name);
         let expected = read(from.join("expected.json"));
@@ -124,7 +125,7 @@ fn options_compute_as_in_transformers_before_and_after_an_export() {
 
 /// Each option alone changes the loss: a key that is ignored would pass the test above otherwise.
 #[test]
-fn every_option_matters() {
+fn every_option_changes_the_loss() {
     let edits = [
         ("gpt2-layer-scaled", json!({"scale_attn_by_inverse_layer_idx": false})),
         ("gpt2-unscaled", json!({"scale_attn_weights": true})),
@@ -153,22 +154,22 @@ fn every_option_matters() {
 }
 
 #[test]
-fn keys_are_used_harmless_or_refused_by_name() {
-    let harmless = json!({
+fn config_keys_are_used_ignored_or_rejected_by_name() {
+    let ignored = json!({
         "_name_or_path": "x", "torch_dtype": "bfloat16", "dtype": "float16", "transformers_version": "9.0",
         "use_cache": false, "task_specific_params": {"text-generation": {"max_length": 50}}, "summary_type": "mean",
         "architectures": ["Other"], "pretraining_tp": 4, "attention_dropout": 0.1, "resid_pdrop": 0.1, "n_ctx": 9,
         "reorder_and_upcast_attn": true, "id2label": {"0": "a"}, "add_cross_attention": false, "unknown_and_unset": null,
         "quantization_config": null, "pruned_heads": {},
     });
-    let refused = [
-        ("gpt2", json!({"layer_scale": 0.5}), "config.json has 'layer_scale' 0.5; this key is not known"),
-        ("llama", json!({"qk_norm": false}), "config.json has 'qk_norm' false; this key is not known"),
+    let rejected = [
+        ("gpt2", json!({"layer_scale": 0.5}), "config.json has 'layer_scale' 0.5; this key is not supported"),
+        ("llama", json!({"qk_norm": false}), "config.json has 'qk_norm' false; this key is not supported"),
         ("gpt2", json!({"rope_scaling": {"factor": 2.0}}), "'rope_scaling'"),
         ("gpt2", json!({"activation_function": "relu"}), "has activation_function 'relu'; supported are gelu_new"),
         ("gpt2", json!({"scale_attn_weights": "no"}), "has scale_attn_weights 'no'; expected true or false"),
-        ("gpt2", json!({"n_inner": "wide"}), "has n_inner 'wide'; expected a whole number"),
-        ("gpt2", json!({"n_layer": 2.5}), "has n_layer 2.5; expected a whole number"),
+        ("gpt2", json!({"n_inner": "wide"}), "has n_inner 'wide'; expected an integer"),
+        ("gpt2", json!({"n_layer": 2.5}), "has n_layer 2.5; expected an integer"),
         ("gpt2", json!({"n_layer": null}), "config.json has no 'n_layer'"),
         ("gpt2", json!({"layer_norm_epsilon": -1.0}), "config.json: model.eps is -1"),
         ("gpt2", json!({"add_cross_attention": true}), "cross-attention is not supported"),
@@ -181,7 +182,7 @@ fn keys_are_used_harmless_or_refused_by_name() {
         (
             "llama",
             json!({"rope_scaling": {"type": "yarn", "factor": 2.0}}),
-            "scaled rotary embeddings of type 'yarn'; supported are default and llama3",
+            "RoPE scaling of type 'yarn'; supported are default and llama3",
         ),
         (
             "llama",
@@ -191,7 +192,7 @@ fn keys_are_used_harmless_or_refused_by_name() {
         (
             "llama",
             json!({"rope_parameters": {"rope_type": "default", "mscale": 2.0}}),
-            "rope_parameters of config.json has 'mscale' 2.0; this key is not known",
+            "rope_parameters of config.json has 'mscale' 2.0; this key is not supported",
         ),
         ("llama", json!({"rope_scaling": 7}), "rope_scaling of config.json is 7; expected an object"),
         ("llama", json!({"head_dim": 5}), "model.head_width is 5; rotary embeddings need an even width"),
@@ -200,11 +201,11 @@ fn keys_are_used_harmless_or_refused_by_name() {
     ];
     for name in ["gpt2", "llama"] {
         let scratch = Scratch::new("harmless");
-        let (gpt, _) = Gpt::import(scratch.edited(name, &harmless), Device::cpu()).unwrap();
+        let (gpt, _) = Gpt::import(scratch.edited(name, &ignored), Device::cpu()).unwrap();
         let (plain, _) = Gpt::import(folder(name), Device::cpu()).unwrap();
         assert_eq!(gpt.config(), plain.config(), "{name}");
     }
-    for (name, edit, said) in refused {
+    for (name, edit, said) in rejected {
         let scratch = Scratch::new("refused");
         let error =
             Gpt::import(scratch.edited(name, &edit), Device::cpu()).map(drop).expect_err(said).kind().to_string();
@@ -231,7 +232,7 @@ fn names_without_a_prefix_are_read() {
 }
 
 #[test]
-fn an_export_names_the_tokens_that_end_a_text() {
+fn exports_contain_the_end_of_text_tokens() {
     let export = |config: GptConfig, tokenizer: Option<&Tokenizer>| -> (Scratch, [Value; 2]) {
         let gpt = Gpt::new(config).unwrap();
         let arena = gpt.parameters().arena(1, Device::cpu()).unwrap();
@@ -255,14 +256,16 @@ fn an_export_names_the_tokens_that_end_a_text() {
         });
         assert_eq!(read(scratch.0.join("model/tokenizer_config.json")), expected);
         assert_eq!(std::fs::read_to_string(scratch.0.join("model/tokenizer.json")).unwrap(), bytes.to_json());
-        // What the model was imported with comes back, with the end that our training marks texts by.
+        // What the model was imported with comes back, with the end that our training marks texts
+        // by.
         let (scratch, ids) = export(GptConfig { bos: Some(1), eos: vec![2, 256, 3], ..config.clone() }, Some(&bytes));
         assert_eq!(ids, [json!(1), json!([256, 2, 3])]);
         let (again, _) = Gpt::import(scratch.0.join("model"), Device::cpu()).unwrap();
         assert_eq!((again.config().bos, &again.config().eos[..]), (Some(1), &[256, 2, 3][..]));
         assert_eq!(export(config, None).1, [Value::Null, Value::Null]);
     }
-    // Of a folder of transformers; generation_config.json wins, and ids that no row stands for are nobody's.
+    // Of a folder of transformers; generation_config.json wins, and ids that no row stands for are
+    // nobody's.
     let (gpt, _) = Gpt::import(folder("variants/llama-all"), Device::cpu()).unwrap();
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (Some(0), &[22, 23][..]));
     let scratch = Scratch::new("generation");
@@ -272,9 +275,10 @@ fn an_export_names_the_tokens_that_end_a_text() {
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (None, &[7][..]));
 }
 
-/// A configuration alone makes nothing large: neither time nor memory is spent before weights are compared with it.
+/// A configuration alone makes nothing large: neither time nor memory is spent before weights are
+/// compared with it.
 #[test]
-fn sizes_are_refused_by_the_weights() {
+fn sizes_that_do_not_match_the_weights_are_rejected() {
     let keys = [
         ("gpt2", &["n_layer", "n_positions", "n_embd", "n_head", "vocab_size", "n_inner"][..]),
         (
@@ -309,7 +313,8 @@ fn sizes_are_refused_by_the_weights() {
     };
     assert_eq!(layers(9_999), "config.json describes 9999 layers, but the weights have 2; use matching files");
     assert_eq!(layers(1_000_000_000), "config.json: model.layers is 1000000000; at most 10000 are supported");
-    // No weight has the length of the context of rotary positions: it is bounded where memory is taken for it.
+    // No weight has the length of the context of rotary positions: it is bounded where memory is
+    // taken for it.
     let scratch = Scratch::new("context");
     let edit = json!({"max_position_embeddings": i32::MAX});
     let (gpt, tensors) = Gpt::import(scratch.edited("llama", &edit), Device::cpu()).unwrap();
@@ -321,16 +326,19 @@ fn sizes_are_refused_by_the_weights() {
 }
 
 fn measure_length(gpt: &Gpt, tensors: &Tensors, length: usize) -> Result<(), String> {
-    use bornite_nn::generate::Generator;
+    use bornite_nn::generate::TextGenerator;
     let arena = gpt.parameters().arena(0, Device::cpu()).unwrap();
     let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
     arena.load(&named).unwrap();
-    Generator::new(gpt, &arena, bornite_nn::train::Precision::F32, length).map(drop).map_err(|error| error.to_string())
+    TextGenerator::new(gpt, &arena, bornite_nn::train::Precision::F32, length)
+        .map(drop)
+        .map_err(|error| error.to_string())
 }
 
-/// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times its size in memory.
+/// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times
+/// its size in memory.
 #[test]
-fn long_files_are_refused() {
+fn long_files_are_rejected() {
     let scratch = Scratch::new("long");
     let from = scratch.edited("gpt2", &json!({}));
     let long = format!("[{}0]", "0,".repeat(1 << 20));
@@ -339,7 +347,7 @@ fn long_files_are_refused() {
         let before = std::fs::read(path).unwrap_or(b"{}".to_vec());
         std::fs::write(path, &long).unwrap();
         let error = Gpt::import(&from, Device::cpu()).err().unwrap().to_string();
-        assert!(error.contains(name) && error.contains("at most 1048576 are expected"), "{error}");
+        assert!(error.contains(name) && error.contains("at most 1048576 are supported"), "{error}");
         std::fs::write(path, before).unwrap();
     }
 }

@@ -210,7 +210,7 @@ fn direction(
 #[track_caller]
 pub fn adam_direction(step: &AdamWStep, gradients: &Tensor, first: &Tensor, second: &Tensor) -> [Tensor; 3] {
     SourceLocation::here().in_scope(|| {
-        let (op, extra) = Step::new(step, gradients.0.dtype.wide());
+        let (op, extra) = Step::new(step, gradients.0.dtype.compute_type());
         let inputs: Vec<Tensor> = [gradients, gradients, first, second].into_iter().cloned().chain(extra).collect();
         let corrections = op.bias_correction.map(|scalar| scalar.operand(&inputs));
         direction([op.beta1, op.beta2, op.eps], corrections, [gradients, first, second])
@@ -332,7 +332,7 @@ pub fn adamw(
         );
         return [0; 3].map(|_| Tensor::failed_at("adamw", message.clone(), location));
     }
-    let (op, extra) = location.in_scope(|| Step::new(step, parameters.0.dtype.wide()));
+    let (op, extra) = location.in_scope(|| Step::new(step, parameters.0.dtype.compute_type()));
     let inputs = inputs.into_iter().cloned().chain(extra).collect();
     let mut results = fused_at(Arc::new(op), inputs, location).into_iter();
     std::array::from_fn(|_| results.next().unwrap_or_else(|| parameters.clone()))

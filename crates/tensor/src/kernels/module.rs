@@ -34,7 +34,7 @@ pub struct Module(Arc<Frontend>);
 #[derive(Debug)]
 enum Frontend {
     Cuda(Box<cuda::CudaModule>),
-    Python(python::CudaModule),
+    Python(python::PythonModule),
     Ir(Box<Kernel>),
 }
 
@@ -45,7 +45,7 @@ impl Module {
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
         let path = path.as_ref();
         if is_python(path) {
-            let module = python::CudaModule::load(path).map_err(|error| Error::Source(error.to_string()))?;
+            let module = python::PythonModule::load(path).map_err(|error| Error::Source(error.to_string()))?;
             return Ok(Module(Arc::new(Frontend::Python(module))));
         }
         let text = std::fs::read_to_string(path).map_err(|e| Error::Source(format!("{}: {e}", path.display())))?;
@@ -56,7 +56,7 @@ impl Module {
     #[track_caller]
     pub fn parse(file: &str, text: &str) -> Result<Module> {
         let front = match is_python(Path::new(file)) {
-            true => Frontend::Python(python::CudaModule::parse(file, text)?),
+            true => Frontend::Python(python::PythonModule::parse(file, text)?),
             false => Frontend::Cuda(Box::new(cuda::CudaModule::parse(file, text)?)),
         };
         Ok(Module(Arc::new(front)))
@@ -72,7 +72,7 @@ impl Module {
     pub fn kernels(&self) -> Vec<String> {
         match &*self.0 {
             Frontend::Cuda(module) => module.kernels().into_iter().map(|kernel| kernel.name).collect(),
-            Frontend::Python(module) => module.kernels().into_iter().flat_map(|kernel| kernel.names).collect(),
+            Frontend::Python(module) => module.kernels().into_iter().flat_map(|kernel| kernel.lookup_names).collect(),
             Frontend::Ir(kernel) => vec![kernel.name.clone()],
         }
     }
@@ -88,7 +88,7 @@ impl Module {
     pub(super) fn prototype(&self, name: &str) -> std::result::Result<Lowered, Errors> {
         let request = match &*self.0 {
             Frontend::Cuda(_) => LaunchRequest::new([1; 3], [256, 1, 1]).shared_bytes(16 << 10),
-            Frontend::Python(_) | Frontend::Ir(_) => LaunchRequest::over(&[]),
+            Frontend::Python(_) | Frontend::Ir(_) => LaunchRequest::with_dims(&[]),
         };
         self.lowered(name, &LaunchRequest { default_length: Some(i32::MAX as u64), ..request })
     }
@@ -129,12 +129,12 @@ impl Module {
     pub(super) fn request(&self, name: &str, dims: &LaunchDims) -> std::result::Result<LaunchRequest, String> {
         match (&*self.0, dims) {
             (Frontend::Python(_), LaunchDims::Threads(sizes)) if (1..=4).contains(&sizes.len()) => {
-                Ok(LaunchRequest::over(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
+                Ok(LaunchRequest::with_dims(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
             }
             (Frontend::Cuda(module), LaunchDims::Threads(sizes)) if sizes.len() == 1 => {
                 let plain = |name: &str| name.split('<').next().unwrap_or(name).trim().to_owned();
                 let declared = module.kernels().into_iter().find(|kernel| plain(&kernel.name) == plain(name));
-                let bound = declared.and_then(|kernel| kernel.bound).filter(|bound| (1..=1024).contains(bound));
+                let bound = declared.and_then(|kernel| kernel.max_threads).filter(|bound| (1..=1024).contains(bound));
                 let block = bound.unwrap_or(256);
                 let blocks = u32::try_from(sizes[0].div_ceil(block as usize));
                 let blocks = blocks.map_err(|_| format!("cannot be launched with {} threads", sizes[0]))?;
@@ -143,7 +143,7 @@ impl Module {
             (Frontend::Cuda(_), LaunchDims::Blocks { grid, block, shared_bytes }) => {
                 Ok(LaunchRequest::new(*grid, *block).shared_bytes(*shared_bytes))
             }
-            (Frontend::Ir(_), LaunchDims::Fixed) => Ok(LaunchRequest::over(&[])),
+            (Frontend::Ir(_), LaunchDims::Fixed) => Ok(LaunchRequest::with_dims(&[])),
             (Frontend::Python(_), _) => Err("must be launched with one to four thread counts".into()),
             (Frontend::Cuda(_), _) => Err("must be launched with one thread count or LaunchDims::Blocks".into()),
             (Frontend::Ir(_), _) => Err("has its own launch dimensions; use Launch::default()".into()),

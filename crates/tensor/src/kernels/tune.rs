@@ -2,7 +2,7 @@
 
 use bornite_cuda::DeviceTimer;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, Found, HostTimer, Key, Platform, LaunchRequest, Timer, Tuner, digest};
+use bornite_support::tune::{Choice, TuningResult, HostTimer, TuningKey, Platform, TuningRequest, Timer, Tuner, digest};
 
 use crate::kernels::kernel::{BoundLaunch, CustomKernel};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
@@ -23,7 +23,7 @@ pub fn tune_kernels(
     launch: impl Into<Launch>,
     argument_sets: &[Vec<KernelArg>],
     tolerance: f64,
-) -> Result<Found> {
+) -> Result<TuningResult> {
     let launch = launch.into();
     let is_gpu = device_of(argument_sets)?.is_cuda();
     let launch = Launch { check: launch.check || is_gpu, ..launch };
@@ -46,7 +46,7 @@ pub unsafe fn tune_kernels_unchecked(
     launch: impl Into<Launch>,
     argument_sets: &[Vec<KernelArg>],
     tolerance: f64,
-) -> Result<Found> {
+) -> Result<TuningResult> {
     let launch = launch.into();
     // SAFETY: guaranteed by the caller.
     let prepare = |kernel: &CustomKernel, args: &[KernelArg]| unsafe { kernel.prepare_unchecked(launch.clone(), args) };
@@ -62,9 +62,9 @@ fn tune(
     tolerance: f64,
     prepare: impl Fn(&CustomKernel, &[KernelArg]) -> Result<PreparedLaunch>,
     reference_args: impl Fn(&[KernelArg]) -> Vec<KernelArg>,
-) -> Result<Found> {
+) -> Result<TuningResult> {
     let (Some((_, first)), Some(first_arguments)) = (variants.first(), argument_sets.first()) else {
-        return Ok(Found { choice: Choice::new(), record: None, measured: false, again: false });
+        return Ok(TuningResult { choice: Choice::new(), record: None, measured: false, retry_later: false });
     };
     let device = device_of(argument_sets)?;
     let (platform, mut timer): (Platform, Box<dyn Timer>) = match device.gpu()? {
@@ -76,7 +76,7 @@ fn tune(
     let mut reference: Option<PreparedLaunch> = None;
     let choose = || {
         tuner.choose(
-            &LaunchRequest { key: &key, candidates: &candidates, busy: false, waits: true },
+            &TuningRequest { key: &key, candidates: &candidates, busy: false, may_wait: true },
             &mut *timer,
             |choice| {
                 let found = variants.iter().find(|(c, _)| c == choice);
@@ -123,12 +123,12 @@ fn interpreted(arg: &KernelArg) -> KernelArg {
 }
 
 /// The key of a tuning record: everything that the best variant depends on.
-fn key_of(variants: &[(Choice, CustomKernel)], bound: BoundLaunch, platform: Platform) -> Key {
+fn key_of(variants: &[(Choice, CustomKernel)], bound: BoundLaunch, platform: Platform) -> TuningKey {
     let texts: String = variants.iter().map(|(_, kernel)| kernel.prototype().to_string()).collect();
     let kernel = &bound.compiled.lowered.kernel;
     let firsts: Vec<Value> = bound.values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.of(&firsts)));
-    Key {
+    let extents = kernel.params.iter().flat_map(|param| param.dims.iter().map(|dim| dim.extent.resolve(&firsts)));
+    TuningKey {
         // Kernels of equal name and shape may differ, so the key contains a hash of their text.
         operation: format!("kernel {} {}", kernel.name, digest(&texts)),
         shape: extents.map(|extent| extent as u64).collect(),

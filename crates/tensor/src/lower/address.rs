@@ -306,7 +306,7 @@ impl<S: KernelShape> Lowering<S> {
             terms.extend(self.axes_contribution(column, &shape[split..], &strides[split..]));
         } else if let Some(axes) = &at.axes {
             for ((axis, &length), &stride) in axes.clone().iter().zip(shape).zip(strides) {
-                if length != 1 && stride != 0 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
+                if length != 1 && stride != 0 && self.b.constant_value(*axis).is_none_or(|v| v.as_i64() != 0) {
                     terms.push(self.scaled(*axis, stride));
                 }
             }

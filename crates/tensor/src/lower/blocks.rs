@@ -119,8 +119,8 @@ impl<S: KernelShape> Lowering<S> {
             tiles.push(tile);
         }
         let then = self.b.close_block();
-        self.b.simple(Stmt::If { condition: is_leader, then, otherwise: vec![] });
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::If { condition: is_leader, then, otherwise: vec![] });
+        self.b.push_stmt(Stmt::Barrier);
         (stage.iter().zip(tiles))
             .map(|(reduction, tile)| {
                 let values = (0..warps)

@@ -148,7 +148,7 @@ impl Lowering<RowKernel> {
         for (n, ((sum, &out), totals)) in column_sums_of(group).zip(sums).zip(&totals).enumerate() {
             if n > 0 {
                 // Wait until the previous sum has been read from shared memory.
-                self.b.simple(Stmt::Barrier);
+                self.b.push_stmt(Stmt::Barrier);
             }
             for (turn, totals) in totals.chunks(rows.lanes).enumerate() {
                 let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
@@ -156,7 +156,7 @@ impl Lowering<RowKernel> {
                 let slot = self.offset_by(begins, turn * WARP * rows.lanes);
                 self.b.store(tile, slot, value);
             }
-            self.b.simple(Stmt::Barrier);
+            self.b.push_stmt(Stmt::Barrier);
             for turn in 0..columns.div_ceil(WARPS * WARP) {
                 let column = self.offset_by(thread, turn * WARPS * WARP);
                 let end = self.b.index_constant(columns as u64);

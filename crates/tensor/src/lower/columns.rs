@@ -128,7 +128,7 @@ impl Lowering<Columns> {
             }
             tiles.push(tile);
         }
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         let zero = self.b.index_constant(0);
         let leads = self.b.op(ScalarOp::Eq, &[&own_row, &zero]);
         let leads = self.b.op(ScalarOp::And, &[&leads, &inside]);

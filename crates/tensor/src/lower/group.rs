@@ -164,7 +164,7 @@ impl GroupKernel<'_> {
             let (first, fine) = (l.b.index_constant(0), l.b.constant(Value::int(DType::I64, 0)));
             let code = l.b.load(status, first);
             let bad = l.b.op(ScalarOp::Ne, &[&code, &fine]);
-            l.b.if_else(bad, |b| b.simple(Stmt::Return(None)), |_| {});
+            l.b.if_else(bad, |b| b.push_stmt(Stmt::Return(None)), |_| {});
         }
         body(&mut l, &outs);
         Ok(Lowered { threads: self.launch_shape.threads, guarded: in_place.guarded, ..l.finish()? })

@@ -24,7 +24,7 @@ impl<S: KernelShape> Lowering<S> {
         let inside = self.scope(then);
         self.b.assign(result, inside);
         let then = self.b.close_block();
-        self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
+        self.b.push_stmt(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
         self.b.read(result)
     }
 
@@ -76,7 +76,7 @@ impl<S: KernelShape> Lowering<S> {
                 let value = self.scope(|l| l.load(input, Coordinates::axes(inner, &input.0.shape)));
                 self.b.assign(result, value);
                 let then = self.b.close_block();
-                self.b.simple(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
+                self.b.push_stmt(bornite_ir::Stmt::If { condition, then, otherwise: vec![] });
             }
             start += len;
         }
@@ -112,7 +112,7 @@ impl<S: KernelShape> Lowering<S> {
         self.b.open_block();
         self.report(node, index);
         let then = self.b.close_block();
-        self.b.simple(bornite_ir::Stmt::If { condition: bad, then, otherwise: vec![] });
+        self.b.push_stmt(bornite_ir::Stmt::If { condition: bad, then, otherwise: vec![] });
     }
 
     pub(super) fn gather(&mut self, node: &Node, axis: usize, at: &Coordinates) -> ExprId {

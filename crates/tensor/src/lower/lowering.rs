@@ -208,7 +208,7 @@ impl<S: KernelShape> Lowering<S> {
             self.values.push(Value::int(self.index, number as i64));
             self.b.value(name, self.index);
         }
-        self.b.count(Extent::Value(0));
+        self.b.set_instance_count(Extent::Value(0));
         self.length = Some((elements, Extent::Value(1)));
     }
 
@@ -250,7 +250,7 @@ impl<S: KernelShape> Lowering<S> {
         let mut sum = None;
         let mut stride = 1;
         for (axis, &length) in at.axes.as_deref().unwrap_or_default().iter().zip(&at.shape).rev() {
-            if length != 1 && self.b.known(*axis).is_none_or(|v| v.as_i64() != 0) {
+            if length != 1 && self.b.constant_value(*axis).is_none_or(|v| v.as_i64() != 0) {
                 let term = if stride == 1 { *axis } else { self.index_op(ScalarOp::Mul, *axis, stride) };
                 sum = Some(match sum {
                     Some(sum) => self.b.add(&term, &sum),
@@ -294,6 +294,6 @@ impl<S: KernelShape> Lowering<S> {
         self.b.open_block();
         self.scope(body);
         let then = self.b.close_block();
-        self.b.simple(Stmt::If { condition, then, otherwise: vec![] });
+        self.b.push_stmt(Stmt::If { condition, then, otherwise: vec![] });
     }
 }

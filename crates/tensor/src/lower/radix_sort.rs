@@ -78,13 +78,13 @@ impl Scatter<'_> {
         let counts = l.b.shared("counted", DType::I32, BUCKETS as u64);
         let none = l.b.constant(Value::int(DType::I32, 0));
         l.for_each_digit(|l, digit, _| l.b.store(counts, digit, none));
-        l.b.simple(Stmt::WarpBarrier);
+        l.b.push_stmt(Stmt::WarpBarrier);
         self.for_each_position(&mut l, sorted, pass, run, &mut |l, at| {
             let before = l.b.load(counts, at.digit);
             let after = l.b.add(&before, &at.peers);
-            l.b.simple(Stmt::WarpBarrier);
+            l.b.push_stmt(Stmt::WarpBarrier);
             l.when(Some(at.leads), &mut |l| l.b.store(counts, at.digit, after));
-            l.b.simple(Stmt::WarpBarrier);
+            l.b.push_stmt(Stmt::WarpBarrier);
         });
         let block = l.b.builtin(Builtin::Block(Axis::X));
         l.for_each_digit(|l, digit, _| {
@@ -116,11 +116,11 @@ impl Scatter<'_> {
             let first = l.b.load(firsts, slot);
             l.b.store(next, digit, first);
         });
-        l.b.simple(Stmt::WarpBarrier);
+        l.b.push_stmt(Stmt::WarpBarrier);
         self.for_each_position(&mut l, sorted, pass, run, &mut |l, at| {
             let first = l.b.load(next, at.digit);
             let after = l.b.add(&first, &at.peers);
-            l.b.simple(Stmt::WarpBarrier);
+            l.b.push_stmt(Stmt::WarpBarrier);
             l.when(Some(at.leads), &mut |l| l.b.store(next, at.digit, after));
             l.when(Some(at.inside), &mut |l| {
                 let slot = l.b.add(&first, &at.earlier);
@@ -128,7 +128,7 @@ impl Scatter<'_> {
                 l.b.store(rows, slot, at.row);
                 l.b.store(order, slot, at.position);
             });
-            l.b.simple(Stmt::WarpBarrier);
+            l.b.push_stmt(Stmt::WarpBarrier);
         });
         l.finish()
     }
@@ -208,7 +208,7 @@ impl Scatter<'_> {
         let last = l.b.index_constant(WARP as u64 - 1);
         let is_last = l.b.op(ScalarOp::Eq, &[&lane, &last]);
         l.when(Some(is_last), &mut |l| l.b.store(sums, warp, upto));
-        l.b.simple(Stmt::Barrier);
+        l.b.push_stmt(Stmt::Barrier);
         let before = l.b.sub(&upto, &own_sum);
         l.b.assign(sum, before);
         l.for_each("warp", warp, |l, other| {

@@ -194,7 +194,7 @@ impl Lowering<RowKernel> {
             // A warp past the last row exits; no other warp waits for it.
             let end = self.b.index_constant(rows as u64);
             let past = self.b.op(ScalarOp::Ge, &[&row, &end]);
-            self.b.if_else(past, |b| b.simple(Stmt::Return(None)), |_| {});
+            self.b.if_else(past, |b| b.push_stmt(Stmt::Return(None)), |_| {});
         }
         self.row_by_threads(group, outs, plan, [row, thread], &[]);
     }
@@ -254,12 +254,12 @@ impl Lowering<RowKernel> {
         self.scope(|l| l.store_row_outputs(group, outs, row));
         let then = self.b.close_block();
         if !then.is_empty() {
-            self.b.simple(Stmt::If { condition: leads, then, otherwise: vec![] });
+            self.b.push_stmt(Stmt::If { condition: leads, then, otherwise: vec![] });
         }
         let wide = wide_outputs(group, outs);
         if self.shape.gathered && !wide.is_empty() {
             // Gathered elements may be overwritten by an output.
-            self.b.simple(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
+            self.b.push_stmt(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
         }
         if !wide.is_empty() || !sums.is_empty() {
             self.shape.writes = true;

@@ -107,7 +107,7 @@ impl Lowering {
         let double = self.b.mul(&at, &two);
         let first = self.b.add(&double, &one);
         let done = self.b.op(ScalarOp::Ge, &[&first, &end]);
-        self.b.if_else(done, |b| b.simple(Stmt::Break), |_| {});
+        self.b.if_else(done, |b| b.push_stmt(Stmt::Break), |_| {});
         let child = self.b.local("child", Value::int(self.index, 0));
         self.b.assign(child, first);
         let second = self.b.add(&first, &one);
@@ -116,18 +116,18 @@ impl Lowering {
         let later = self.before(line, first, second, descending);
         self.b.if_else(later, |b| b.assign(child, second), |_| {});
         let then = self.b.close_block();
-        self.b.simple(Stmt::If { condition: there, then, otherwise: vec![] });
+        self.b.push_stmt(Stmt::If { condition: there, then, otherwise: vec![] });
         let child = self.b.read(child);
         let later = self.before(line, at, child, descending);
         let in_order = self.b.op(ScalarOp::Not, &[&later]);
-        self.b.if_else(in_order, |b| b.simple(Stmt::Break), |_| {});
+        self.b.if_else(in_order, |b| b.push_stmt(Stmt::Break), |_| {});
         let (here, there) = (self.linear_of(&line.at(at)), self.linear_of(&line.at(child)));
         let (a, c) = (self.b.load(line.out, here), self.b.load(line.out, there));
         self.b.store(line.out, here, c);
         self.b.store(line.out, there, a);
         self.b.assign(current, child);
         let body = self.b.close_block();
-        self.b.simple(Stmt::Loop { body });
+        self.b.push_stmt(Stmt::Loop { body });
     }
 
     /// True if the entry at heap index `a` comes before that at `b`.

@@ -206,7 +206,7 @@ impl<'a> Scatter<'a> {
         }
         let (start, zero) = (l.b.read(start), l.zero());
         let missing = l.b.lt(&start, &zero);
-        l.b.if_else(missing, |b| b.simple(Stmt::Return(None)), |_| {});
+        l.b.if_else(missing, |b| b.push_stmt(Stmt::Return(None)), |_| {});
         let column = l.index_op(ScalarOp::Mul, strip, threads);
         let column = l.b.add(&column, &thread);
         let end = l.b.index_constant(across as u64);

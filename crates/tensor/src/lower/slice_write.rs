@@ -45,7 +45,7 @@ pub(crate) fn lower_concat_inputs(tensor: &Tensor, axis: usize, inputs: &[usize]
             l.b.store(out, destination, value);
         });
         let then = l.b.close_block();
-        l.b.simple(Stmt::If { condition, then, otherwise: vec![] });
+        l.b.push_stmt(Stmt::If { condition, then, otherwise: vec![] });
         begins += elements;
     }
     l.finish()
@@ -78,6 +78,6 @@ pub(crate) fn lower_row_update(tensor: &Tensor, axis: usize, position: &Tensor, 
         l.b.store(out, destination, loaded);
     });
     let then = l.b.close_block();
-    l.b.simple(Stmt::If { condition, then, otherwise: vec![] });
+    l.b.push_stmt(Stmt::If { condition, then, otherwise: vec![] });
     l.finish()
 }

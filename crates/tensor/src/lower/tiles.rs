@@ -159,7 +159,7 @@ impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
                 }
             });
         }
-        self.b.simple(Stmt::Barrier);
+        self.b.push_stmt(Stmt::Barrier);
         self.lanes = lanes;
         for turn in 0..side / rows {
             let i = self.index_op(ScalarOp::Add, y, turn * rows);

@@ -20,7 +20,7 @@ impl<S: KernelShape> Lowering<S> {
             }
         }
         if is_reduction {
-            self.b.mistake(format!("internal error: {} is read before it is computed", node.op.name()));
+            self.b.record_error(format!("internal error: {} is read before it is computed", node.op.name()));
         }
         let at = &Coordinates { linear: Some(linear), ..at.clone() };
         let values = match &node.op {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_cuda::DeviceClock;
 use bornite_cuda::Error as CudaError;
-use bornite_cuda::blas::{self, Call, Compute, Element, Epilogue, Matmul, Operand, Plan};
+use bornite_cuda::blas::{self, MatmulArgs, ComputeType, ElementType, Epilogue, Matmul, MatrixLayout, MatmulPlan};
 use bornite_support::profile;
 
 use super::MatmulMode;
@@ -21,7 +21,7 @@ use crate::{DType, Device, Error, Result, Tensor};
 /// A matrix product by cuBLASLt, ready to run.
 pub(crate) struct CublasMatmul {
     /// `None` without a GPU to run it on.
-    plan: Option<Arc<Plan>>,
+    plan: Option<Arc<MatmulPlan>>,
     config: MatmulConfig,
     name: String,
 }
@@ -89,7 +89,7 @@ pub(super) fn cublas_calls(
                 Some(epilogue) => config.with_epilogue(epilogue, &inputs),
                 None => (config, vec![tensor.clone()], inputs.to_vec()),
             };
-            let cached = |cuda| Plan::cached_with(cuda, &config.matmul, || device.lock());
+            let cached = |cuda| MatmulPlan::cached_with(cuda, &config.matmul, || device.lock());
             let plan = match cuda.as_ref().map(cached).transpose() {
                 Ok(plan) => plan,
                 Err(why @ (CudaError::MissingLibrary { .. } | CudaError::OldLibrary { .. })) => {
@@ -97,7 +97,7 @@ pub(super) fn cublas_calls(
                     MISSING.store(true, Ordering::Relaxed);
                     return Ok(found);
                 }
-                Err(why) if blas::unsupported(&why) => {
+                Err(why) if blas::is_unsupported(&why) => {
                     bornite_support::log!(Debug, "cuBLASLt does not support {}: {why}", config);
                     continue;
                 }
@@ -119,10 +119,10 @@ const MAX_DIMENSION: usize = i32::MAX as usize;
 /// it.
 fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2])> {
     let element = match node.dtype {
-        DType::F16 => Element::F16,
-        DType::BF16 => Element::Bf16,
-        DType::F32 => Element::F32,
-        DType::F64 => Element::F64,
+        DType::F16 => ElementType::F16,
+        DType::BF16 => ElementType::Bf16,
+        DType::F32 => ElementType::F32,
+        DType::F64 => ElementType::F64,
         _ => return None,
     };
     let [a, b] = &node.inputs[..] else { return None };
@@ -144,7 +144,7 @@ fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2]
     if batch == 1 {
         left.batch_stride = 0;
     }
-    let operand = |matrix: &Matrix| Operand {
+    let operand = |matrix: &Matrix| MatrixLayout {
         transposed: matrix.transposed,
         stride: matrix.stride as u64,
         batch_stride: matrix.batch_stride as u64,
@@ -154,8 +154,8 @@ fn configure(node: &Node, mode: MatmulMode) -> Option<(MatmulConfig, [Tensor; 2]
     (matmul.batch, matmul.a, matmul.b) = (batch as u64, operand(&left), operand(&right));
     matmul.d.alignment = alignment(0);
     matmul.d.batch_stride = if batch == 1 { 0 } else { (m * n) as u64 };
-    if mode == MatmulMode::Tf32 && element == Element::F32 {
-        matmul.compute = Compute::Tf32;
+    if mode == MatmulMode::Tf32 && element == ElementType::F32 {
+        matmul.compute = ComputeType::Tf32;
     }
     let offsets = [left.offset * element.bytes(), right.offset * element.bytes()];
     Some((MatmulConfig { matmul, offsets, copied: [copied_a, copied_b], bias_offset: 0 }, [from_a, from_b]))
@@ -173,7 +173,7 @@ impl CublasMatmul {
         let bad_launch = || {
             let (kernel, what) =
                 (self.name.clone(), "its buffers do not match its operands, or are not on the GPU".into());
-            Error::Cuda(CudaError::BadLaunch { kernel, what })
+            Error::Cuda(CudaError::InvalidLaunch { kernel, reason: what })
         };
         let plan = self.plan.as_ref().ok_or_else(bad_launch)?;
         let mut pointers = buffers.iter().map(|buffer| buffer.pointer().ok_or_else(bad_launch));
@@ -189,7 +189,7 @@ impl CublasMatmul {
             _ => None,
         };
         let [at_a, at_b] = self.config.offsets;
-        let mut call = Call::new(next(at_a)?, next(at_b)?, d);
+        let mut call = MatmulArgs::new(next(at_a)?, next(at_b)?, d);
         call.bias = match epilogue {
             Epilogue::Bias | Epilogue::BiasGelu | Epilogue::BiasGeluAux => Some(next(self.config.bias_offset)?),
             _ => None,
@@ -200,7 +200,7 @@ impl CublasMatmul {
         };
         let matmul = &self.config.matmul;
         let describe = || {
-            let read = |operand: &Operand, rows: u64, columns: u64| {
+            let read = |operand: &MatrixLayout, rows: u64, columns: u64| {
                 rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
             };
             let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));

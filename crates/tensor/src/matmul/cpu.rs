@@ -111,7 +111,7 @@ impl CpuMatmul {
 
     fn bad_launch(&self, what: &str) -> Error {
         let kernel = format!("matmul_{}", self.dtype);
-        Error::Cuda(bornite_cuda::Error::BadLaunch { kernel, what: what.into() })
+        Error::Cuda(bornite_cuda::Error::InvalidLaunch { kernel, reason: what.into() })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use bornite_support::settings::{MATMUL_VARIABLE, choose, read};
+use bornite_support::settings::{MATMUL_VARIABLE, parse_choice, read};
 
 use crate::Result;
 
@@ -81,7 +81,7 @@ impl MatmulMode {
 }
 
 fn parse(value: &str) -> std::result::Result<MatmulMode, String> {
-    choose(value, &MatmulMode::NAMES)
+    parse_choice(value, &MatmulMode::NAMES)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bornite_support::profile::OpKind;
+use bornite_support::profile::WorkKind;
 
 use crate::runtime::element::zero_words;
 use crate::runtime::timing::transfer;
@@ -77,7 +77,7 @@ impl Buffer {
         let buffer = Buffer::new(device, words.len() * 8)?;
         if let Allocation::Cuda(memory) = &buffer.allocation {
             let bytes = bytemuck::cast_slice(&words);
-            transfer(OpKind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
+            transfer(WorkKind::Upload, memory, bytes.len(), || memory.upload(bytes))?;
         }
         Ok(buffer)
     }
@@ -104,7 +104,7 @@ impl Buffer {
     }
 
     /// GPU allocation and offset in bytes; `None` on the host.
-    pub fn pointer(&self) -> Option<bornite_cuda::Pointer<'_>> {
+    pub fn pointer(&self) -> Option<bornite_cuda::DevicePointer<'_>> {
         match &self.allocation {
             Allocation::Host(_) => None,
             Allocation::Cuda(memory) => Some((memory, self.offset)),
@@ -112,9 +112,9 @@ impl Buffer {
     }
 
     /// The buffer as an argument of a CUDA graph; `None` on the host.
-    pub fn argument(&self) -> Option<bornite_cuda::Argument<'_>> {
+    pub fn argument(&self) -> Option<bornite_cuda::GraphArgument<'_>> {
         let (buffer, offset) = self.pointer()?;
-        Some(bornite_cuda::Argument { buffer, offset, bytes: self.bytes })
+        Some(bornite_cuda::GraphArgument { buffer, offset, bytes: self.bytes })
     }
 
     /// Range of words of the allocation.
@@ -132,7 +132,7 @@ impl Buffer {
             }
             Allocation::Cuda(memory) => {
                 let bytes = bytemuck::cast_slice_mut(&mut words);
-                transfer(OpKind::Download, memory, bytes.len(), || memory.download_part(self.offset, bytes))?;
+                transfer(WorkKind::Download, memory, bytes.len(), || memory.download_range(self.offset, bytes))?;
             }
         }
         Ok(words)
@@ -156,7 +156,7 @@ impl Buffer {
             }
             (Allocation::Cuda(to), Allocation::Cuda(from)) => {
                 let (at, begins) = (self.offset, source.offset);
-                transfer(OpKind::Copy, to, self.bytes, || to.copy_part_from(at, from, begins, self.bytes))?
+                transfer(WorkKind::Copy, to, self.bytes, || to.copy_range_from(at, from, begins, self.bytes))?
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_cuda::DeviceClock;
-use bornite_cuda::{Function, Geometry};
+use bornite_cuda::{Function, LaunchConfig};
 use bornite_support::profile;
 
 use crate::matmul::strided::Strided;
@@ -76,7 +76,7 @@ pub(crate) struct HandwrittenCall {
     symbol: &'static str,
     /// `None` without a GPU to run it on.
     function: Option<Arc<Function>>,
-    geometry: Geometry,
+    geometry: LaunchConfig,
     /// For each pointer, the index of the step's buffer and the byte offset in it.
     pointers: Vec<(usize, usize)>,
     values: Vec<Vec<u8>>,
@@ -100,7 +100,7 @@ impl HandwrittenCall {
         let sizes = values.iter().map(Vec::len).collect();
         let load = |gpu| load(&gpu, text, launch.symbol, pointers.len(), sizes);
         let function = device.gpu()?.map(load).transpose()?;
-        let mut geometry = Geometry::new(launch.grid, [launch.threads, 1, 1]);
+        let mut geometry = LaunchConfig::new(launch.grid, [launch.threads, 1, 1]);
         geometry.shared_bytes = launch.shared_bytes;
         Ok(HandwrittenCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
     }
@@ -130,7 +130,7 @@ impl HandwrittenCall {
         // large as the kernel reads and writes: outputs of the shapes that it computes, and the
         // actual strides of inputs and outputs.
         #[allow(unsafe_code)]
-        let run = || unsafe { function.launch_as(&self.geometry, None, &pointers, &self.values) };
+        let run = || unsafe { function.launch_with(&self.geometry, None, &pointers, &self.values) };
         Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
     }
 }
@@ -154,7 +154,7 @@ fn load(
         return Ok(function);
     }
     COMPILING.compute_or_wait(key.clone(), find, || {
-        let cache = bornite_cuda::Cache::of_process()?;
+        let cache = bornite_cuda::Cache::global()?;
         let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
         let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);
         loaded().get_or_insert_default().insert(key.clone(), function.clone());
@@ -163,5 +163,5 @@ fn load(
 }
 
 fn bad_launch(kernel: &str, what: &str) -> Error {
-    Error::Cuda(bornite_cuda::Error::BadLaunch { kernel: kernel.into(), what: what.into() })
+    Error::Cuda(bornite_cuda::Error::InvalidLaunch { kernel: kernel.into(), reason: what.into() })
 }

@@ -80,7 +80,7 @@ pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements
     let max_statements = Some(max_statements);
     let code = match device {
         Device::Cpu(_) if !kernel.is_cooperative() => {
-            let options = cpu::CompileOptions { max_statements, per_instance: true, ..cpu::CompileOptions::default() };
+            let options = cpu::CompileOptions { max_statements, limit_per_instance: true, ..cpu::CompileOptions::default() };
             Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
         }
         _ => compile(device, kernel, CodegenMode::Exact)?,
@@ -136,7 +136,7 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
         (None, _) => {
             let begun = Instant::now();
             let code = cpu::compile(kernel)?;
-            profile::compiled(&kernel.name, &device.to_string(), begun.elapsed().as_secs_f64() * 1e3);
+            profile::record_compilation(&kernel.name, &device.to_string(), begun.elapsed().as_secs_f64() * 1e3);
             Ok(Code::Cpu(Box::new(code)))
         }
         (Some(device), _) => {
@@ -146,7 +146,7 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
                 CodegenMode::Native => cuda::print_with(kernel, cuda::MathMode::Native),
                 CodegenMode::Checked => cuda::print_checked(kernel),
             };
-            let cache = bornite_cuda::Cache::of_process()?;
+            let cache = bornite_cuda::Cache::global()?;
             let arch = device.info().arch();
             let cubin = bornite_cuda::compile_cached(cache, &kernel.name, &source, &arch, &EXACT_OPTIONS)?;
             let mut values: Vec<usize> = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
@@ -210,7 +210,7 @@ impl Program {
                 // Generated kernels write each element once; race checking would need memory for
                 // every element.
                 let max_statements = self.max_statements;
-                let options = interp::InterpreterOptions { instances: false, max_statements, ..interp::InterpreterOptions::default() };
+                let options = interp::InterpreterOptions { check_instance_races: false, max_statements, ..interp::InterpreterOptions::default() };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
             }
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
@@ -224,7 +224,7 @@ impl Program {
                     }
                 };
                 let shared_bytes = cuda::dynamic_shared_bytes(kernel);
-                let geometry = bornite_cuda::Geometry { shared_bytes, ..bornite_cuda::Geometry::new(grid, block) };
+                let geometry = bornite_cuda::LaunchConfig { shared_bytes, ..bornite_cuda::LaunchConfig::new(grid, block) };
                 let own = buffers.len().min(kernel.params.len());
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =
@@ -243,7 +243,7 @@ impl Program {
                 // are such kernels whose indices depend on the order of atomics, and unchecked
                 // launches, whose callers guarantee safety.
                 #[allow(unsafe_code)]
-                let launched = unsafe { function.launch_as(&geometry, None, &pointers, &packed) };
+                let launched = unsafe { function.launch_with(&geometry, None, &pointers, &packed) };
                 Ok(launched?)
             }
         }
@@ -271,7 +271,7 @@ impl RoutineCall {
 
     fn launch_untimed(&self, buffers: &[&Buffer]) -> Result<()> {
         let bad_call = |what: &str| {
-            let kind = bornite_ir::FaultKind::BadCall(what.into());
+            let kind = bornite_ir::FaultKind::InvalidCall(what.into());
             Error::Fault(bornite_ir::Fault { kernel: self.name.into(), kind, line: None })
         };
         if buffers.len() != self.outputs.len() + self.inputs.len() {
@@ -298,7 +298,7 @@ fn cuda_pointers<'a>(
     kernel: &Kernel,
     buffers: &[&'a Buffer],
     firsts: &[Value],
-) -> Result<Vec<bornite_cuda::Pointer<'a>>> {
+) -> Result<Vec<bornite_cuda::DevicePointer<'a>>> {
     if buffers.len() != kernel.params.len() {
         return Err(bad_call(kernel, "the number of buffers does not match its parameters"));
     }
@@ -307,7 +307,7 @@ fn cuda_pointers<'a>(
             let Some((memory, at)) = buffer.pointer() else {
                 return Err(bad_call(kernel, "called with a host buffer"));
             };
-            let origin = kernel.span(&param.dims, firsts).map_or(0, |span| span.origin as usize);
+            let origin = kernel.memory_span(&param.dims, firsts).map_or(0, |span| span.origin as usize);
             match kernel.view_bytes(param, firsts) {
                 Some(bytes) if bytes <= buffer.bytes() => Ok((memory, at + origin * kernel.bytes_of(param.ty))),
                 _ => Err(bad_call(kernel, &format!("'{}' is longer than its buffer", param.name))),
@@ -327,7 +327,7 @@ fn packed(kernel: &Kernel, ty: bornite_ir::Type, parts: &[Value]) -> Vec<u8> {
 }
 
 pub(crate) fn bad_call(kernel: &Kernel, what: &str) -> Error {
-    Error::Fault(bornite_ir::Fault::bad_call(kernel, what))
+    Error::Fault(bornite_ir::Fault::invalid_call(kernel, what))
 }
 
 /// Calls `run` with host buffers as kernel arguments.

@@ -74,7 +74,7 @@ fn kernel(bits: Scalar) -> Result<Kernel> {
     let _read = b.value("read", Scalar::I64);
     let offset = b.value("offset", Scalar::I64);
     let _end = b.value("end", Scalar::I64);
-    b.count(Extent::Value(0));
+    b.set_instance_count(Extent::Value(0));
     let out = b.view("out", bits, &contiguous(&[Extent::Value(5)]), Access::Write);
     let source = b.view("given", bits, &contiguous(&[Extent::Value(3)]), Access::Read);
     let i = b.index();

@@ -63,7 +63,7 @@ pub(crate) fn kernel_code(kernel: &Kernel, values: &[Vec<Value>], at: SourceLoca
     let params = kernel.params.iter().map(|p| (&p.name, &p.dims));
     for (view, dims) in params.chain(kernel.shared.iter().map(|s| (&s.name, &s.dims))) {
         for (n, dim) in dims.iter().enumerate() {
-            let extent = dim.extent.of(&firsts);
+            let extent = dim.extent.resolve(&firsts);
             accesses.push(access(format!("is outside axis {n} of '{view}', of length {extent}")));
         }
     }

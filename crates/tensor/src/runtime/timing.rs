@@ -2,7 +2,7 @@
 
 use bornite_cuda::DeviceClock;
 use bornite_ir::{Kernel, Value};
-use bornite_support::profile::{self, Clock, HostClock, OpKind, Lap, MemorySample, Work};
+use bornite_support::profile::{self, Clock, HostClock, WorkKind, Stopwatch, MemorySample, Work};
 
 use crate::graph::node::{Node, Op};
 use crate::{Device, SourceLocation};
@@ -15,7 +15,7 @@ impl Clock for HostDeviceClock {
         self.0.to_string()
     }
 
-    fn start(&self) -> bornite_support::Result<Option<Box<dyn Lap>>> {
+    fn start(&self) -> bornite_support::Result<Option<Box<dyn Stopwatch>>> {
         HostClock("").start()
     }
 
@@ -53,8 +53,8 @@ impl LaunchInfo {
 
     /// Record of a launch that moves `bytes` bytes.
     pub fn work(&self, name: &str, bytes: u64) -> Work {
-        let work = Work::new(OpKind::Kernel, name).bytes(bytes);
-        Work { flops: self.flops, place: self.location.map(|location| location.to_string()), ..work }
+        let work = Work::new(WorkKind::Kernel, name).bytes(bytes);
+        Work { flops: self.flops, location: self.location.map(|location| location.to_string()), ..work }
     }
 
     /// Record of a launch of a generated kernel.
@@ -70,8 +70,8 @@ impl LaunchInfo {
 }
 
 /// Runs a copy of GPU memory, recorded by the profiler if it is on.
-pub(crate) fn transfer<R>(kind: OpKind, memory: &bornite_cuda::Buffer, bytes: usize, run: impl FnOnce() -> R) -> R {
-    let passes = if kind == OpKind::Copy { 2 } else { 1 };
+pub(crate) fn transfer<R>(kind: WorkKind, memory: &bornite_cuda::Buffer, bytes: usize, run: impl FnOnce() -> R) -> R {
+    let passes = if kind == WorkKind::Copy { 2 } else { 1 };
     let describe = || Work::new(kind, "tensor").bytes(passes * bytes as u64);
     profile::timed(&DeviceClock(memory.device()), describe, run)
 }

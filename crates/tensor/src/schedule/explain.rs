@@ -5,7 +5,7 @@ use std::fmt;
 
 use bornite_codegen::cpu::pool;
 use bornite_ir::Kernel;
-use bornite_support::profile::Roof;
+use bornite_support::profile::Roofline;
 
 use super::memory::LiveRange;
 use super::plan::{MemoryRegion, Plan, Slot, Step};
@@ -40,7 +40,7 @@ pub struct PlanSummary {
     /// The step at which scratch memory use peaks.
     pub peak: PeakMemory,
     /// Peak throughput of the device, if known.
-    pub roof: Option<Roof>,
+    pub roof: Option<Roofline>,
 }
 
 /// One launch of a plan.
@@ -95,16 +95,16 @@ fn tensor_core_speedup(compute_capability: (u32, u32)) -> f64 {
 }
 
 /// Peak throughput of a device, and its speedup for 16-bit matrix products.
-fn roof(device: Device) -> Option<(Roof, f64)> {
+fn roof(device: Device) -> Option<(Roofline, f64)> {
     if let Some(gpu) = device.gpu().ok()? {
-        let sheet = bornite_cuda::roof(gpu.info());
+        let sheet = bornite_cuda::roofline(gpu.info());
         // Copies reach 90% of the data sheet's bandwidth (measured on an H200).
-        let roof = Roof { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
+        let roof = Roofline { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
         return Some((roof, tensor_core_speedup(gpu.info().compute_capability)));
     }
     // An assumption, not a measurement: a thread of a current server.
     let threads = pool::num_threads() as f64;
-    let roof = Roof { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
+    let roof = Roofline { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
     (device != Device::Interpreter).then_some((roof, 1.0))
 }
 
@@ -114,7 +114,7 @@ impl Step {
         if let Call::Kernel(program) = &self.call { Some(program.kernel()) } else { None }
     }
 
-    fn summary(&self, roof: Option<(Roof, f64)>) -> StepSummary {
+    fn summary(&self, roof: Option<(Roofline, f64)>) -> StepSummary {
         let description = match &self.call {
             Call::Kernel(program) => program.name().to_owned(),
             Call::Matmul(product) => product.to_string(),

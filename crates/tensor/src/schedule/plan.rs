@@ -136,7 +136,7 @@ impl Plan {
         let first_overwrite = self.steps.iter().position(|step| step.overwrites_source).unwrap_or(self.steps.len());
         let (before, after) = self.steps.split_at(first_overwrite);
         // The host is the device, so running counts as waiting for it.
-        bornite_support::waiting(|| {
+        bornite_support::time_device_wait(|| {
             before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
             after.iter().try_for_each(launch)
         })

@@ -14,7 +14,7 @@ use bornite_codegen::cpu::is_interrupted;
 use bornite_cuda::DeviceTimer;
 use bornite_cuda::Graph;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, Exclusive, Fallible, Key, Mode, LaunchRequest, Tuner, digest};
+use bornite_support::tune::{Choice, ExclusiveTimer, Fallible, TuningKey, TuneMode, TuningRequest, Tuner, digest};
 
 use super::Schedule;
 use super::fuse::Unit;
@@ -40,8 +40,8 @@ const MAX_BYTES: usize = 1 << 30;
 
 pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
     let Some(on) = schedule.device.gpu()? else { return Ok(()) };
-    let tuner = Tuner::of_process()?;
-    if tuner.mode() == Mode::Off {
+    let tuner = Tuner::global()?;
+    if tuner.mode() == TuneMode::Off {
         return Ok(());
     }
     for unit in &mut schedule.units {
@@ -69,7 +69,7 @@ fn cached_choice(
     device: Device,
 ) -> Result<Option<LaunchShape>> {
     const MAX_ENTRIES: usize = 4096;
-    static CACHE: Mutex<Option<HashMap<CacheKey, (Mode, Option<LaunchShape>)>>> = Mutex::new(None);
+    static CACHE: Mutex<Option<HashMap<CacheKey, (TuneMode, Option<LaunchShape>)>>> = Mutex::new(None);
     let lock = || CACHE.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (on.info().ordinal, structure(group));
     // A choice made in another mode, which may not have allowed measurements, does not count.
@@ -150,7 +150,7 @@ fn choose(
         IterationSpace::Rows { rows, columns } => vec![rows, columns],
         IterationSpace::Middle { outer, middle, inner } => vec![outer, middle, inner],
     };
-    let key = Key {
+    let key = TuningKey {
         operation: format!("{} {}", kernel_name(group), digest(structure)),
         shape: shape.into_iter().map(|n| n as u64).collect(),
         dtype: group.outputs.first().map_or(DType::F32, |output| output.0.dtype).to_string(),
@@ -190,13 +190,13 @@ fn choose(
     };
     // No capture is in progress during planning. Candidates are compiled while other threads use
     // the device, and timed under its lock.
-    let request = LaunchRequest { key: &key, candidates: &candidates, busy: false, waits: true };
-    let mut timer = Exclusive::new(DeviceTimer::of_runs(on, RUNS), || device.lock());
+    let request = TuningRequest { key: &key, candidates: &candidates, busy: false, may_wait: true };
+    let mut timer = ExclusiveTimer::new(DeviceTimer::with_repeats(on, RUNS), || device.lock());
     let choose = || tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
     // Not interruptible: candidates skipped by an interrupt would be recorded as failed.
     let found = crate::interruptible(None, choose);
     let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
-    Ok(((at > 0).then(|| shapes[at]), found.again))
+    Ok(((at > 0).then(|| shapes[at]), found.retry_later))
 }
 
 fn choice(launch_shape: &LaunchShape) -> Choice {

@@ -1,8 +1,9 @@
-//! The safetensors format: eight bytes of header length, a JSON header, the bytes of all tensors without gaps.
+//! The safetensors format: eight bytes of header length, a JSON header, the bytes of all tensors
+//! without gaps.
 //!
-//! Files come from anywhere, so [`Header::parse`] checks everything before memory is asked for. Tensors are read one by
-//! one, never mapped: a file that changes while it is used cannot change a tensor, and a large file needs its own size
-//! and that of its largest tensor.
+//! Files are untrusted: [`Header::parse`] validates everything before memory is allocated. Tensors
+//! are read one by one, never mapped: a file that changes while it is used cannot change a tensor,
+//! and loading takes the size of the file plus its largest tensor.
 //!
 //! ```
 //! use std::io::Cursor;
@@ -30,67 +31,67 @@ use bornite::{Device, Tensor};
 use bornite_support::files::Replacement;
 use sha2::Sha256;
 
-pub use header::{Entry, Header, Rules};
+pub use header::{Header, ReadOptions, TensorInfo};
 pub(crate) use layout::{Layout, layout};
 
 use super::host::{Scratch, with_bytes};
 use super::names::listed;
-use super::{Tensors, shown};
+use super::{Tensors, quoted};
 use crate::error::located;
 use crate::{Error, ErrorKind, Result, files};
 
-/// A safetensors file whose header was checked.
+/// A safetensors file with a validated header.
 pub struct Safetensors<R> {
     file: R,
     path: PathBuf,
     header: Header,
-    /// Where the data begins.
+    /// Offset of the data.
     data: u64,
     scratch: Scratch,
 }
 
 impl Safetensors<File> {
-    /// Opens a file by the usual rules.
+    /// Opens a file with default options.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Safetensors<File>> {
-        Safetensors::open_by(path, &Rules::default())
+        Safetensors::open_with(path, &ReadOptions::default())
     }
 
-    /// Opens a file by given rules.
+    /// Opens a file with options.
     #[track_caller]
-    pub fn open_by(path: impl AsRef<Path>, rules: &Rules) -> Result<Safetensors<File>> {
+    pub fn open_with(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Safetensors<File>> {
         located(|| {
             let (file, _) = files::open(path.as_ref())?;
-            Safetensors::new(file, path.as_ref(), rules)
+            Safetensors::new(file, path.as_ref(), options)
         })
     }
 }
 
 impl<R: Read + Seek> Safetensors<R> {
-    /// Reads the header of anything that can be read and searched; `path` is what errors call it.
+    /// Reads the header of a file or another seekable reader; `path` is its name in errors.
     #[track_caller]
-    pub fn new(mut file: R, path: impl Into<PathBuf>, rules: &Rules) -> Result<Safetensors<R>> {
+    pub fn new(mut file: R, path: impl Into<PathBuf>, options: &ReadOptions) -> Result<Safetensors<R>> {
         located(|| {
             let path = path.into();
-            let start = read_start(&mut file, &path, rules)?;
-            Safetensors::with_start(file, path, start, rules)
+            let start = read_start(&mut file, &path, options)?;
+            Safetensors::with_start(file, path, start, options)
         })
     }
 
-    /// For a file whose first bytes were read, and checked, by [`read_start`].
-    pub(crate) fn with_start(file: R, path: PathBuf, start: Start, rules: &Rules) -> Result<Safetensors<R>> {
+    /// As [`new`](Safetensors::new), for a file whose first bytes were read by [`read_start`].
+    pub(crate) fn with_start(file: R, path: PathBuf, start: Start, options: &ReadOptions) -> Result<Safetensors<R>> {
         let data = start.bytes.len() as u64;
-        let header = Header::parse(&start.bytes[8..], start.file_bytes - data, rules)
+        let header = Header::parse(&start.bytes[8..], start.file_bytes - data, options)
             .map_err(|what| Error::file(&path, what))?;
         Ok(Safetensors { file, path, header, data, scratch: Scratch::default() })
     }
 
-    /// What is in the file.
+    /// Returns the header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// What errors call the file.
+    /// Returns the name of the file in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -99,13 +100,13 @@ impl<R: Read + Seek> Safetensors<R> {
     #[track_caller]
     pub fn tensor(&mut self, name: &str, device: Device) -> Result<Tensor> {
         located(|| {
-            let Some(entry) = self.header.tensors.get(name) else {
+            let Some(info) = self.header.tensors.get(name) else {
                 let names = self.header.tensors.keys().map(String::as_str);
                 return Err(Error::file(&self.path, format!("has no tensor {}", listed(&[name], names))));
             };
-            let place = Place { path: &self.path, data: self.data, name, entry };
-            place.read(&mut self.file, &mut self.scratch, None)?;
-            place.make(&self.scratch, device)
+            let reader = TensorReader { path: &self.path, data: self.data, name, info };
+            reader.read(&mut self.file, &mut self.scratch, None)?;
+            reader.tensor(&self.scratch, device)
         })
     }
 
@@ -119,41 +120,41 @@ impl<R: Read + Seek> Safetensors<R> {
         })
     }
 
-    /// Apart: the file, its checked header and where the data begins.
+    /// Returns the file, its header and the offset of the data.
     pub(crate) fn into_parts(self) -> (R, Header, u64) {
         (self.file, self.header, self.data)
     }
 }
 
-/// The first bytes of a file: length and header.
+/// First bytes of a file: length and header.
 pub(crate) struct Start {
-    /// As they are in the file.
+    /// Bytes of the file.
     pub bytes: Vec<u8>,
-    /// Bytes of the whole file.
+    /// Size of the file.
     pub file_bytes: u64,
 }
 
-/// Reads the first bytes of a file, once its size shows that they are there.
-pub(crate) fn read_start(file: &mut (impl Read + Seek), path: &Path, rules: &Rules) -> Result<Start> {
-    let refuse = |what: String| Err(Error::file(path, what));
+/// Reads the first bytes of a file, after checking them against its size.
+pub(crate) fn read_start(file: &mut (impl Read + Seek), path: &Path, options: &ReadOptions) -> Result<Start> {
+    let invalid = |message: String| Err(Error::file(path, message));
     let file_bytes = file.seek(SeekFrom::End(0)).map_err(Error::io("read", path))?;
     file.seek(SeekFrom::Start(0)).map_err(Error::io("read", path))?;
     if file_bytes < 10 {
-        return refuse(format!("is {file_bytes} bytes long, which is too short for a safetensors file"));
+        return invalid(format!("has {file_bytes} bytes, too few for a safetensors file"));
     }
     let mut length = [0; 8];
     file.read_exact(&mut length).map_err(Error::io("read", path))?;
     let (header_bytes, rest) = (u64::from_le_bytes(length), file_bytes - 8);
     if header_bytes > rest {
-        return refuse(format!("the header is said to have {header_bytes} bytes, of which the file holds {rest}"));
+        return invalid(format!("the header has {header_bytes} bytes, but the file contains only {rest}"));
     }
-    if header_bytes > rules.max_header_bytes {
-        let limit = rules.max_header_bytes;
-        return refuse(format!("the header is said to have {header_bytes} bytes; at most {limit} are accepted"));
+    if header_bytes > options.max_header_bytes {
+        let limit = options.max_header_bytes;
+        return invalid(format!("the header has {header_bytes} bytes; at most {limit} are supported"));
     }
     let mut bytes = Vec::new();
     let out_of_memory =
-        |_| ErrorKind::OutOfMemory { what: format!("the header of {}", path.display()), bytes: header_bytes };
+        |_| ErrorKind::OutOfMemory { purpose: format!("the header of {}", path.display()), bytes: header_bytes };
     bytes.try_reserve_exact(8 + header_bytes as usize).map_err(out_of_memory)?;
     bytes.extend(length);
     bytes.resize(8 + header_bytes as usize, 0);
@@ -161,45 +162,48 @@ pub(crate) fn read_start(file: &mut (impl Read + Seek), path: &Path, rules: &Rul
     Ok(Start { bytes, file_bytes })
 }
 
-/// One tensor in a file.
-pub(crate) struct Place<'a> {
+/// Reader of one tensor of a file.
+pub(crate) struct TensorReader<'a> {
     pub path: &'a Path,
-    /// Where the file's data begins.
+    /// Offset of the data in the file.
     pub data: u64,
     pub name: &'a str,
-    pub entry: &'a Entry,
+    pub info: &'a TensorInfo,
 }
 
-impl Place<'_> {
+impl TensorReader<'_> {
     /// Reads the bytes into `scratch`.
     pub fn read(&self, file: &mut (impl Read + Seek), scratch: &mut Scratch, hash: Option<&mut Sha256>) -> Result<()> {
-        let (at, bytes) = (self.data + self.entry.begin, self.entry.bytes());
-        let read = file.seek(SeekFrom::Start(at)).and_then(|_| scratch.fill(file, bytes as usize, hash));
+        let (offset, bytes) = (self.data + self.info.begin, self.info.bytes());
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| scratch.fill(file, bytes as usize, hash));
         read.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                let name = shown(self.name);
-                Error::file(self.path, format!("ended while tensor {name} was read: it was cut short meanwhile"))
+                let name = quoted(self.name);
+                Error::file(
+                    self.path,
+                    format!("ended while tensor {name} was read: the file was truncated in the meantime"),
+                )
             }
             io::ErrorKind::OutOfMemory => {
-                ErrorKind::OutOfMemory { what: format!("tensor {}", shown(self.name)), bytes }.into()
+                ErrorKind::OutOfMemory { purpose: format!("tensor {}", quoted(self.name)), bytes }.into()
             }
             _ => Error::io("read", self.path)(error),
         })
     }
 
-    /// The tensor that was read.
-    pub fn make(&self, scratch: &Scratch, device: Device) -> Result<Tensor> {
-        scratch.tensor(self.entry.dtype, &self.entry.shape, device).map_err(|error| match error {
+    /// Creates the tensor from the bytes in `scratch`.
+    pub fn tensor(&self, scratch: &Scratch, device: Device) -> Result<Tensor> {
+        scratch.tensor(self.info.dtype, &self.info.shape, device).map_err(|error| match error {
             Some(error) => Error::tensor(self.name)(error),
             None => {
-                let name = shown(self.name);
-                Error::file(self.path, format!("tensor {name} is bool, and a byte of it is neither 0 nor 1"))
+                let name = quoted(self.name);
+                Error::file(self.path, format!("tensor {name} is bool, but a byte of it is neither 0 nor 1"))
             }
         })
     }
 }
 
-/// Writes tensors one after another. Values are fetched from their devices one by one.
+/// Writes tensors one by one; each is copied from its device when it is written.
 #[track_caller]
 pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
     located(|| {
@@ -213,16 +217,18 @@ pub fn write(out: &mut impl Write, tensors: &Tensors, metadata: &BTreeMap<String
     })
 }
 
-/// Writes a file, which takes the place of one at `path` once the disk has all of it; what is not a plain file is written to as it is. [`Store`](super::Store) does the same for folders.
+/// Writes a file atomically: it replaces the one at `path` once it is synced. Something that is not
+/// a regular file is written to directly. [`CheckpointStore`](super::CheckpointStore) does the same
+/// for folders.
 #[track_caller]
 pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap<String, String>) -> Result<()> {
     located(|| {
         let path = path.as_ref();
         let named = |error: Error| match error.kind {
-            ErrorKind::Io { doing, cause, .. } => Error::io(doing, path)(cause),
+            ErrorKind::Io { operation, cause, .. } => Error::io(operation, path)(cause),
             _ => error,
         };
-        // The file that a link names is replaced, not the link; one that is write-protected is an error.
+        // The target of a link is replaced, not the link; a write-protected target is an error.
         let target = match (fs::canonicalize(path), fs::read_link(path), path.parent()) {
             (Ok(target), ..) => target,
             (Err(_), Ok(named), Some(folder)) => folder.join(named),

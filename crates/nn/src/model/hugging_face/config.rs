@@ -1,19 +1,20 @@
-//! `config.json` of GPT-2 and Llama, in and out.
+//! Reads and writes `config.json` of GPT-2 and Llama.
 //!
-//! Every key is read, known not to change the logits ([`HARMLESS`]), or refused by name: a key that is ignored without being
-//! known makes a model that is silently wrong.
+//! Every key is read, listed as not affecting the logits ([`IGNORED_KEYS`]), or rejected by name:
+//! ignoring an unknown key could give a silently wrong model.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::Family;
-use crate::checkpoint::shown;
+use crate::checkpoint::quoted;
 use crate::model::config::{GptConfig, MlpKind, PositionKind, RopeScaling};
 use crate::{Error, Result};
 
-/// Keys that do not change the logits: provenance, labels, dropout, initialization, caching, generation and the heads of other
-/// tasks. `reorder_and_upcast_attn`, `pretraining_tp` and `chunk_size_feed_forward` change the order of the arithmetic only.
-const HARMLESS: &str = "\
+/// Keys that do not change the logits: provenance, labels, dropout, initialization, caching,
+/// generation and the heads of other tasks. `reorder_and_upcast_attn`, `pretraining_tp` and
+/// `chunk_size_feed_forward` change the order of the arithmetic only.
+const IGNORED_KEYS: &str = "\
     _attn_implementation _attn_implementation_autoset _commit_hash _from_model_config _name_or_path architectures \
     attention_dropout attn_implementation attn_pdrop bad_words_ids begin_suppress_tokens chunk_size_feed_forward \
     cls_token_id decoder_start_token_id diversity_penalty do_sample dtype early_stopping embd_pdrop \
@@ -27,8 +28,8 @@ const HARMLESS: &str = "\
     temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript \
     transformers_version typical_p unsloth_fixed unsloth_version use_bfloat16 use_cache";
 
-/// Values of which others than these are not supported, with the reason.
-const FIXED: &[(&str, &[&str], &str)] = &[
+/// Keys of which only these values are supported, with the reason.
+const RESTRICTED_KEYS: &[(&str, &[&str], &str)] = &[
     ("add_cross_attention", &["false"], "cross-attention is not supported"),
     ("is_encoder_decoder", &["false"], "encoder-decoder models are not supported"),
     ("partial_rotary_factor", &["1", "1.0"], "rotary embeddings of a part of the head are not supported"),
@@ -37,24 +38,25 @@ const FIXED: &[(&str, &[&str], &str)] = &[
     ("auto_map", &[], "custom model code is not supported"),
 ];
 
-/// An object whose entries are taken out as they are read.
+/// A JSON object whose entries are removed as they are read.
 struct Fields {
-    left: Map<String, Value>,
-    /// Name in messages.
+    remaining: Map<String, Value>,
+    /// Name of the object in messages.
     name: &'static str,
 }
 
 impl Fields {
     fn new(value: &Value, name: &'static str) -> Result<Fields> {
         match value {
-            Value::Object(left) => Ok(Fields { left: left.clone(), name }),
+            Value::Object(fields) => Ok(Fields { remaining: fields.clone(), name }),
             other => Err(Error::config(format!("{name} is {}; expected an object", brief(other)))),
         }
     }
 
-    /// The value of a key, which must be `expected`; `None` if it is missing or null.
+    /// Removes and returns the value of a key; `None` if it is missing or null. `expected`
+    /// describes its type.
     fn take<T: DeserializeOwned>(&mut self, key: &str, expected: &str) -> Result<Option<T>> {
-        match self.left.remove(key) {
+        match self.remaining.remove(key) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => match T::deserialize(&value) {
                 Ok(value) => Ok(Some(value)),
@@ -64,11 +66,11 @@ impl Fields {
     }
 
     fn count(&mut self, key: &str) -> Result<Option<usize>> {
-        self.take(key, "a whole number, 0 or more")
+        self.take(key, "an integer, 0 or more")
     }
 
-    fn needed(&mut self, key: &str) -> Result<usize> {
-        let missing = Error::config(format!("{} has no '{key}'; expected a whole number", self.name));
+    fn required(&mut self, key: &str) -> Result<usize> {
+        let missing = Error::config(format!("{} has no '{key}'; expected an integer", self.name));
         self.count(key)?.ok_or(missing)
     }
 
@@ -88,37 +90,36 @@ impl Fields {
         Error::config(format!("{} has {key} {}; {why}", self.name, brief(value)))
     }
 
-    /// Refuses keys that were not read and are not known to be harmless.
-    fn finish(mut self, harmless: &str) -> Result<()> {
-        for (key, values, why) in FIXED {
-            if let Some(value) = self.left.remove(*key).filter(|value| !value.is_null())
+    /// Rejects keys that were not read and are not in `ignored`.
+    fn finish(mut self, ignored: &str) -> Result<()> {
+        for (key, values, why) in RESTRICTED_KEYS {
+            if let Some(value) = self.remaining.remove(*key).filter(|value| !value.is_null())
                 && !values.contains(&&value.to_string()[..])
             {
                 return Err(self.unexpected(key, &value, why));
             }
         }
-        let known = |key: &str| harmless.split_whitespace().any(|known| known == key);
+        let known = |key: &str| ignored.split_whitespace().any(|known| known == key);
         let unknown = |(key, value): &(&String, &Value)| !value.is_null() && !known(key);
-        match self.left.iter().find(unknown) {
+        match self.remaining.iter().find(unknown) {
             None => Ok(()),
             Some((key, value)) => {
-                let why = "this key is not known, so what the model computes is not either; remove it from the file if it \
-                           does not change the logits";
-                Err(self.unexpected(&shown(key), value, why))
+                let why = "this key is not supported; remove it from the file if it does not change the logits";
+                Err(self.unexpected(&quoted(key), value, why))
             }
         }
     }
 }
 
-/// A value for a message, not too long.
+/// Formats a value for a message, at most 120 characters.
 fn brief(value: &Value) -> String {
     match value {
-        Value::String(text) => shown(text),
+        Value::String(text) => quoted(text),
         other => other.to_string().chars().take(120).collect(),
     }
 }
 
-/// The model that a `config.json` describes.
+/// Reads the model that a `config.json` describes.
 pub(super) fn read(json: &Value) -> Result<(GptConfig, Family)> {
     let mut fields = Fields::new(json, "config.json")?;
     let kind = fields.text("model_type")?.unwrap_or_default();
@@ -126,18 +127,18 @@ pub(super) fn read(json: &Value) -> Result<(GptConfig, Family)> {
         "gpt2" => (gpt2(&mut fields)?, Family::Gpt2),
         "llama" => (llama(&mut fields)?, Family::Llama),
         other => {
-            let what = format!("config.json has model_type {}; supported are gpt2 and llama", shown(other));
+            let what = format!("config.json has model_type {}; supported are gpt2 and llama", quoted(other));
             return Err(Error::config(what));
         }
     };
     read_ids(&mut fields, &mut config)?;
-    fields.finish(HARMLESS)?;
+    fields.finish(IGNORED_KEYS)?;
     config.check().map_err(|error| Error::config(format!("config.json: {error}")))?;
     Ok((config, family))
 }
 
-/// Takes the ids of the tokens that begin and end a text from `config.json` or `generation_config.json`. An id outside the
-/// vocabulary is a default that nobody set.
+/// Reads the begin- and end-of-text tokens from `config.json` or `generation_config.json`. An id
+/// outside the vocabulary is an unset default and is ignored.
 fn read_ids(fields: &mut Fields, config: &mut GptConfig) -> Result<()> {
     let known = |id: &u32| (*id as usize) < config.vocabulary;
     let bos: Option<u32> = fields.take("bos_token_id", "a token id")?;
@@ -155,7 +156,8 @@ fn read_ids(fields: &mut Fields, config: &mut GptConfig) -> Result<()> {
     Ok(())
 }
 
-/// Takes what `generation_config.json` says about the tokens that begin and end a text; it wins over `config.json`.
+/// Reads the begin- and end-of-text tokens of `generation_config.json`, which override those of
+/// `config.json`.
 pub(super) fn read_generation(json: &Value, config: &mut GptConfig) -> Result<()> {
     read_ids(&mut Fields::new(json, "generation_config.json")?, config)
 }
@@ -170,14 +172,14 @@ fn gpt2(fields: &mut Fields) -> Result<GptConfig> {
         }
     };
     let sizes = ["vocab_size", "n_positions", "n_layer", "n_head", "n_embd"];
-    let [vocabulary, context, layers, heads, width] = needed(fields, sizes)?;
+    let [vocabulary, context, layers, heads, width] = required(fields, sizes)?;
     Ok(GptConfig {
         mlp,
-        hidden: fields.count("n_inner")?.unwrap_or(width.saturating_mul(4)),
+        mlp_hidden: fields.count("n_inner")?.unwrap_or(width.saturating_mul(4)),
         eps: fields.number("layer_norm_epsilon")?.unwrap_or(1e-5),
-        tied: fields.flag("tie_word_embeddings", true)?,
-        scale_by_head: fields.flag("scale_attn_weights", true)?,
-        scale_by_layer: fields.flag("scale_attn_by_inverse_layer_idx", false)?,
+        tied_embeddings: fields.flag("tie_word_embeddings", true)?,
+        scale_attention: fields.flag("scale_attn_weights", true)?,
+        scale_attention_by_layer: fields.flag("scale_attn_by_inverse_layer_idx", false)?,
         ..GptConfig::gpt2(vocabulary, context, layers, heads, width)
     })
 }
@@ -194,37 +196,37 @@ fn llama(fields: &mut Fields) -> Result<GptConfig> {
         "hidden_size",
         "intermediate_size",
     ];
-    let [vocabulary, context, layers, heads, width, hidden] = needed(fields, sizes)?;
+    let [vocabulary, context, layers, heads, width, mlp_hidden] = required(fields, sizes)?;
     let (base, rope_scaling) = rope(fields, context)?;
     let bias = fields.flag("mlp_bias", false)?;
     let (attention_bias, head_width) = (fields.flag("attention_bias", false)?, fields.count("head_dim")?);
     Ok(GptConfig {
         kv_heads: fields.count("num_key_value_heads")?.unwrap_or(heads),
-        hidden,
+        mlp_hidden,
         position: PositionKind::Rope(base),
         rope_scaling,
         bias,
         attention_bias: Some(attention_bias).filter(|attention| *attention != bias),
         head_width: head_width.filter(|head| head.checked_mul(heads) != Some(width)),
-        tied: fields.flag("tie_word_embeddings", false)?,
+        tied_embeddings: fields.flag("tie_word_embeddings", false)?,
         eps: fields.number("rms_norm_eps")?.unwrap_or(1e-6),
         ..GptConfig::llama(vocabulary, context, layers, heads, width)
     })
 }
 
-fn needed<const N: usize>(fields: &mut Fields, keys: [&str; N]) -> Result<[usize; N]> {
+fn required<const N: usize>(fields: &mut Fields, keys: [&str; N]) -> Result<[usize; N]> {
     let mut values = [0; N];
     for (value, key) in values.iter_mut().zip(keys) {
-        *value = fields.needed(key)?;
+        *value = fields.required(key)?;
     }
     Ok(values)
 }
 
-/// Base and scaling of the rotary embeddings. As in `transformers`, `rope_scaling` wins over `rope_parameters`, and a base
-/// inside of them over `rope_theta` beside them.
+/// Reads base and scaling of the rotary embeddings. As in `transformers`, `rope_scaling` overrides
+/// `rope_parameters`, and a base in either of them overrides the top-level `rope_theta`.
 fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>)> {
     let outer = fields.number("rope_theta")?;
-    let [scaling, parameters] = ["rope_scaling", "rope_parameters"].map(|key| fields.left.remove(key));
+    let [scaling, parameters] = ["rope_scaling", "rope_parameters"].map(|key| fields.remaining.remove(key));
     let set = |value: &Value| !value.is_null() && value.as_object().is_none_or(|object| !object.is_empty());
     let found = scaling.filter(set).map(|value| (value, "rope_scaling of config.json"));
     let found = found.or(parameters.filter(set).map(|value| (value, "rope_parameters of config.json")));
@@ -249,29 +251,29 @@ fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>
         }
         other => {
             return Err(Error::config(format!(
-                "config.json asks for scaled rotary embeddings of type {}; supported are default and llama3",
-                shown(other)
+                "config.json has RoPE scaling of type {}; supported are default and llama3",
+                quoted(other)
             )));
         }
     };
-    // Without scaling its factors have no effect.
+    // Without scaling these have no effect.
     inner.finish("factor low_freq_factor high_freq_factor original_max_position_embeddings")?;
     Ok((base, scaling))
 }
 
-/// The `config.json` of a model, which [`read`] reads back as the same model.
+/// Returns the `config.json` of a model; [`read`] returns the same model.
 pub(super) fn write(config: &GptConfig, family: Family, [bos, eos]: [Value; 2]) -> Value {
     let common = json!({
-        "vocab_size": config.vocabulary, "tie_word_embeddings": config.tied, "dtype": "float32", "bos_token_id": bos,
+        "vocab_size": config.vocabulary, "tie_word_embeddings": config.tied_embeddings, "dtype": "float32", "bos_token_id": bos,
         "eos_token_id": eos,
     });
-    let mut of = match family {
+    let mut json = match family {
         Family::Gpt2 => json!({
             "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"],
             "activation_function": if config.mlp == MlpKind::GeluErf { "gelu" } else { "gelu_new" },
             "n_positions": config.context, "n_ctx": config.context, "n_embd": config.width, "n_layer": config.layers,
-            "n_head": config.heads, "n_inner": config.hidden, "layer_norm_epsilon": config.eps,
-            "scale_attn_weights": config.scale_by_head, "scale_attn_by_inverse_layer_idx": config.scale_by_layer,
+            "n_head": config.heads, "n_inner": config.mlp_hidden, "layer_norm_epsilon": config.eps,
+            "scale_attn_weights": config.scale_attention, "scale_attn_by_inverse_layer_idx": config.scale_attention_by_layer,
             "resid_pdrop": config.dropout, "embd_pdrop": config.dropout, "attn_pdrop": 0.0,
         }),
         Family::Llama => {
@@ -286,15 +288,15 @@ pub(super) fn write(config: &GptConfig, family: Family, [bos, eos]: [Value; 2]) 
             json!({
                 "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_act": "silu",
                 "max_position_embeddings": config.context, "hidden_size": config.width,
-                "intermediate_size": config.hidden, "num_hidden_layers": config.layers,
+                "intermediate_size": config.mlp_hidden, "num_hidden_layers": config.layers,
                 "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads,
                 "head_dim": config.head_width(), "rms_norm_eps": config.eps, "rope_theta": base,
                 "rope_scaling": scaling, "attention_bias": config.attention_bias(), "mlp_bias": config.bias,
             })
         }
     };
-    if let (Value::Object(of), Value::Object(common)) = (&mut of, common) {
-        of.extend(common);
+    if let (Value::Object(json), Value::Object(common)) = (&mut json, common) {
+        json.extend(common);
     }
-    of
+    json
 }

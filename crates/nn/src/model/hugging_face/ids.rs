@@ -1,26 +1,30 @@
-//! Tokens that begin and end a text, as `config.json`, `generation_config.json` and `tokenizer_config.json` name them.
+//! Begin- and end-of-text tokens in `config.json`, `generation_config.json` and
+//! `tokenizer_config.json`.
 
 use serde_json::{Map, Value, json};
 
 use crate::model::config::GptConfig;
 use crate::tokenizer::Tokenizer;
 
-/// Ids of the tokens that begin and end a text. Without them `generate()` of `transformers` does not stop.
-pub(super) struct Ids {
+/// SpecialTokenIds of the begin- and end-of-text tokens. Without them `generate()` of
+/// `transformers` does not stop.
+pub(super) struct SpecialTokenIds {
     bos: Option<u32>,
-    /// The tokenizer's own first.
+    /// The tokenizer's token comes first.
     eos: Vec<u32>,
 }
 
-impl Ids {
-    /// Those of a model, completed by a tokenizer's. A text of ours begins with the token that ends the one before.
-    pub fn new(config: &GptConfig, tokenizer: Option<&Tokenizer>) -> Ids {
+impl SpecialTokenIds {
+    /// Takes the ids of a model and those of a tokenizer. In our training data a text begins with
+    /// the end-of-text token.
+    pub fn new(config: &GptConfig, tokenizer: Option<&Tokenizer>) -> SpecialTokenIds {
         let end = tokenizer.and_then(Tokenizer::end_of_text);
         let others = config.eos.iter().copied().filter(|id| Some(*id) != end);
-        Ids { bos: config.bos.or(end), eos: end.into_iter().chain(others).collect() }
+        SpecialTokenIds { bos: config.bos.or(end), eos: end.into_iter().chain(others).collect() }
     }
 
-    /// `bos_token_id` and `eos_token_id`: a list where several tokens end a text, null where none does.
+    /// Returns `bos_token_id` and `eos_token_id`; the latter is a list if there are several, null
+    /// if there is none.
     pub fn json(&self) -> [Value; 2] {
         let eos = match &self.eos[..] {
             [] => Value::Null,

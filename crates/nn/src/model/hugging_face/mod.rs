@@ -1,5 +1,6 @@
-//! GPTs as `transformers` keeps them: which tensor is which. `config.rs` reads and writes `config.json`, `ids.rs` the tokens
-//! that begin and end a text.
+//! Import and export of GPTs in the format of `transformers`: names and layouts of tensors.
+//! `config.rs` reads and writes `config.json`, `ids.rs` the begin- and end-of-text tokens;
+//! `checkpoint::hugging_face` handles the files.
 
 mod config;
 mod ids;
@@ -12,19 +13,19 @@ use bornite::{DType, Device, Tensor};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use super::gpt::Gpt;
 use crate::checkpoint::Tensors;
-use crate::checkpoint::huggingface::{Export, Model, Pair, TOKENIZER};
-use crate::checkpoint::safetensors::Rules;
+use crate::checkpoint::hugging_face::{HuggingFaceModel, ModelExport, TOKENIZER, TensorMapping};
+use crate::checkpoint::safetensors::ReadOptions;
 use crate::error::located;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
-use ids::Ids;
+use ids::SpecialTokenIds;
 
 const GENERATION: &str = "generation_config.json";
 
-/// Headers of files are shorter than the format allows: this is more than 100,000 tensors.
-const RULES: Rules = Rules { max_header_bytes: 16 << 20, misaligned: false };
+/// A stricter header limit than the format's, enough for more than 100,000 tensors.
+const READ_OPTIONS: ReadOptions = ReadOptions { max_header_bytes: 16 << 20, allow_misaligned: false };
 
-/// The kinds of model that are known.
+/// Supported architectures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Gpt2,
@@ -32,7 +33,7 @@ enum Family {
 }
 
 impl Family {
-    /// Prefix of the tensors of all but the head.
+    /// Prefix of all tensor names but the head's.
     fn prefix(self) -> &'static str {
         match self {
             Family::Gpt2 => "transformer.",
@@ -40,7 +41,7 @@ impl Family {
         }
     }
 
-    /// The embedding of tokens, without the prefix.
+    /// Name of the token embedding, without the prefix.
     fn embedding(self) -> &'static str {
         match self {
             Family::Gpt2 => "wte.weight",
@@ -48,7 +49,7 @@ impl Family {
         }
     }
 
-    /// What the number of a layer follows, without the prefix.
+    /// Prefix of layer numbers, without the model's prefix.
     fn layers(self) -> &'static str {
         match self {
             Family::Gpt2 => "h.",
@@ -58,11 +59,12 @@ impl Family {
 }
 
 impl Gpt {
-    /// Reads a folder of `config.json` and `model.safetensors`: the model and its parameters in f32, by name.
+    /// Reads a folder with `config.json` and `model.safetensors`; returns the model and its
+    /// parameters in f32, by name.
     #[track_caller]
     pub fn import(folder: impl AsRef<Path>, device: Device) -> Result<(Gpt, Tensors)> {
         located(|| {
-            let mut files = Model::open(&folder, &RULES)?;
+            let mut files = HuggingFaceModel::open(&folder, &READ_OPTIONS)?;
             let (mut config, family) = config::read(files.config())?;
             if let Some(generation) = files.json(GENERATION)? {
                 config::read_generation(&generation, &mut config)?;
@@ -70,25 +72,25 @@ impl Gpt {
             let prefix = prefix(&files, family);
             check_layers(&files, &config, &format!("{prefix}{}", family.layers()))?;
             let gpt = Gpt::new(config)?;
-            let table = table(&gpt, family, prefix);
+            let mappings = tensor_mappings(&gpt, family, prefix);
             let mut shapes: BTreeMap<String, Vec<usize>> =
                 gpt.parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
-            let parts = split_names(&gpt, family);
-            for (whole, parts) in &parts {
-                shapes.remove(whole);
+            let split = split_parameters(&gpt, family);
+            for (name, parts) in &split {
+                shapes.remove(name);
                 shapes.extend(parts.iter().cloned());
             }
-            // The mask of GPT-2 is no parameter; a head that is tied may be there twice.
+            // Causal masks and frequencies are buffers; a tied head may be stored twice.
             let ignored = |name: &str| {
                 name.ends_with(".attn.bias")
                     || name.ends_with(".attn.masked_bias")
                     || name.ends_with(".rotary_emb.inv_freq")
-                    || name == "lm_head.weight" && gpt.config().tied
+                    || name == "lm_head.weight" && gpt.config().tied_embeddings
             };
-            let mut tensors = files.import(&table, &shapes, ignored, device)?;
-            for (whole, parts) in &parts {
+            let mut tensors = files.import(&mappings, &shapes, ignored, device)?;
+            for (name, parts) in &split {
                 let found: Vec<Tensor> = parts.iter().filter_map(|(name, _)| tensors.remove(name)).collect();
-                tensors.insert(whole.clone(), Tensor::concat(&found.iter().collect::<Vec<_>>(), 0));
+                tensors.insert(name.clone(), Tensor::concat(&found.iter().collect::<Vec<_>>(), 0));
             }
             for tensor in tensors.values_mut() {
                 *tensor = tensor.cast(DType::F32).detach();
@@ -98,46 +100,50 @@ impl Gpt {
         })
     }
 
-    /// Writes such a folder from parameters by name. With a tokenizer it also has `tokenizer.json` and
-    /// `tokenizer_config.json`; `generation_config.json` names the tokens that begin and end a text.
+    /// Writes a folder that `transformers` loads, from parameters by name. With a tokenizer it also
+    /// contains `tokenizer.json` and `tokenizer_config.json`; `generation_config.json` contains the
+    /// begin- and end-of-text tokens.
     #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>, parameters: &Tensors, tokenizer: Option<&Tokenizer>) -> Result<()> {
         located(|| {
             let family = family(self.config())?;
             let mut tensors = parameters.clone();
-            for (whole, parts) in split_names(self, family) {
-                let Some(tensor) = tensors.remove(&whole) else {
-                    return Err(Error::config(format!("there is no parameter '{whole}'")));
+            for (name, parts) in split_parameters(self, family) {
+                let Some(tensor) = tensors.remove(&name) else {
+                    return Err(Error::config(format!("export: there is no parameter '{name}'")));
                 };
                 let sizes: Vec<usize> = parts.iter().map(|(_, shape)| shape[0]).collect();
                 let pieces = tensor.split_sizes(&sizes, 0);
                 tensors.extend(parts.into_iter().map(|(name, _)| name).zip(pieces));
             }
-            let ids = Ids::new(self.config(), tokenizer);
+            let ids = SpecialTokenIds::new(self.config(), tokenizer);
             let config = config::write(self.config(), family, ids.json());
             let mut files = vec![(GENERATION, ids.generation_config())];
             if let Some(tokenizer) = tokenizer {
                 files.push((TOKENIZER, tokenizer.to_json()));
                 files.push(("tokenizer_config.json", ids.tokenizer_config(tokenizer, self.config().context)));
             }
-            let table = table(self, family, family.prefix());
+            let mappings = tensor_mappings(self, family, family.prefix());
             let max_file_bytes = 5 << 30; // as `transformers` does
-            Export { config: &config, table: &table, tensors: &tensors, files: &files, max_file_bytes }.write(folder)
+            ModelExport { config: &config, mappings: &mappings, tensors: &tensors, files: &files, max_file_bytes }
+                .write(folder)
         })
     }
 }
 
-/// Prefix of their names: the checkpoints of the base model, such as GPT-2's on the Hub, have none.
-fn prefix(files: &Model, family: Family) -> &'static str {
+/// Prefix of the tensor names in these files. Checkpoints of the base model, such as GPT-2's on the
+/// Hub, have none.
+fn prefix(files: &HuggingFaceModel, family: Family) -> &'static str {
     let bare = files.tensors().any(|(name, _)| name == family.embedding());
     if bare { "" } else { family.prefix() }
 }
 
-/// Compares the layers of a configuration with those in the files, before anything is made for each of them.
-fn check_layers(files: &Model, config: &GptConfig, prefix: &str) -> Result<()> {
+/// Compares the number of layers in `config.json` with the files, before anything is allocated per
+/// layer.
+fn check_layers(files: &HuggingFaceModel, config: &GptConfig, prefix: &str) -> Result<()> {
     let number = |name: &str| name.strip_prefix(prefix)?.split('.').next()?.parse::<usize>().ok();
     let found: BTreeSet<usize> = files.tensors().filter_map(|(name, _)| number(name)).collect();
-    // Names that are all different are listed by the comparison of names.
+    // If no name matches, the comparison of names reports it.
     if found.is_empty() || found.len() == config.layers {
         return Ok(());
     }
@@ -147,25 +153,26 @@ fn check_layers(files: &Model, config: &GptConfig, prefix: &str) -> Result<()> {
     )))
 }
 
-/// What `transformers` calls this model.
+/// Returns the architecture of `transformers` that matches a model.
 fn family(config: &GptConfig) -> Result<Family> {
     use {MlpKind::*, NormKind::*, PositionKind::*};
     let biases = config.bias && config.attention_bias();
-    let plain_heads = config.kv_heads == config.heads && config.heads_width() == config.width;
-    let plain_scores = config.scale_by_head && !config.scale_by_layer;
+    let standard_heads = config.kv_heads == config.heads && config.heads_width() == config.width;
+    let standard_scale = config.scale_attention && !config.scale_attention_by_layer;
     match (config.norm, config.position, config.mlp) {
-        (Layer, Learned, Gelu | GeluErf) if biases && plain_heads => Ok(Family::Gpt2),
-        (Rms, Rope(_), Swiglu) if plain_scores => Ok(Family::Llama),
+        (Layer, Learned, Gelu | GeluErf) if biases && standard_heads => Ok(Family::Gpt2),
+        (Rms, Rope(_), Swiglu) if standard_scale => Ok(Family::Llama),
         _ => Err(Error::config(
-            "transformers has no architecture for this model: GPT-2 has model.norm=layer, model.position=learned, a GELU, \
-             biases, as many kv_heads as heads and no head_width; Llama has model.norm=rms, model.position=rope, \
-             model.mlp=swiglu and the usual scale of attention scores",
+            "transformers has no architecture for this model: GPT-2 needs model.norm=layer, model.position=learned, a GELU, \
+             biases, as many kv_heads as heads and no head_width; Llama needs model.norm=rms, model.position=rope, \
+             model.mlp=swiglu and the default scaling of attention scores",
         )),
     }
 }
 
-/// Parameters that are several of theirs, one below the other: names and shapes of the parts.
-fn split_names(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<usize>)>)> {
+/// Parameters that are several tensors in `transformers`, stacked along axis 0: name, and names and
+/// shapes of the parts.
+fn split_parameters(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<usize>)>)> {
     if family == Family::Gpt2 {
         return vec![];
     }
@@ -182,16 +189,17 @@ fn split_names(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<usize
     (0..config.layers).flat_map(|n| kinds.iter().map(move |kind| (n, kind))).map(|(n, kind)| split(n, kind)).collect()
 }
 
-/// Our names and theirs, which begin with `prefix`.
-fn table(gpt: &Gpt, family: Family, prefix: &str) -> Vec<Pair> {
+/// Mapping of our tensor names to theirs, which begin with `prefix`.
+fn tensor_mappings(gpt: &Gpt, family: Family, prefix: &str) -> Vec<TensorMapping> {
     let config = gpt.config();
-    let mut pairs = vec![];
-    let mut add =
-        |ours: &str, theirs: &str, transpose: bool| pairs.push(Pair::new(ours, format!("{prefix}{theirs}"), transpose));
-    add("tokens.weight", family.embedding(), false);
+    let mut mappings = vec![];
+    let mut add = |ours: &str, theirs: &str, transpose: bool| {
+        mappings.push(TensorMapping::new(ours, format!("{prefix}{theirs}"), transpose))
+    };
+    add("token_embedding.weight", family.embedding(), false);
     match family {
         Family::Gpt2 => {
-            add("places.weight", "wpe.weight", false);
+            add("position_embedding.weight", "wpe.weight", false);
             for n in 0..config.layers {
                 let layers = [
                     ("norm1", "ln_1", false),
@@ -234,8 +242,8 @@ fn table(gpt: &Gpt, family: Family, prefix: &str) -> Vec<Pair> {
             add("norm.weight", "norm.weight", false);
         }
     }
-    if !config.tied {
-        pairs.push(Pair::new("head.weight", "lm_head.weight", false));
+    if !config.tied_embeddings {
+        mappings.push(TensorMapping::new("head.weight", "lm_head.weight", false));
     }
-    pairs
+    mappings
 }

@@ -79,11 +79,11 @@ impl BoundArguments {
 
     /// GPU addresses, in order.
     pub fn addresses(&self) -> Vec<u64> {
-        self.graph_arguments().iter().map(bornite_cuda::Argument::address).collect()
+        self.graph_arguments().iter().map(bornite_cuda::GraphArgument::address).collect()
     }
 
     /// Arguments of a CUDA graph, in order.
-    pub fn graph_arguments(&self) -> Vec<bornite_cuda::Argument<'_>> {
+    pub fn graph_arguments(&self) -> Vec<bornite_cuda::GraphArgument<'_>> {
         self.0.iter().flatten().filter_map(|binding| binding.buffer.argument()).collect()
     }
 

@@ -333,7 +333,7 @@ impl Compiled {
     /// The GPU, if replays use CUDA graphs. Not under the profiler, which would see only one launch
     /// instead of the kernels.
     fn graph_device(&self) -> Result<Option<Arc<bornite_cuda::Device>>> {
-        if bornite_support::profile::is_on() { Ok(None) } else { self.plan.device.gpu() }
+        if bornite_support::profile::is_enabled() { Ok(None) } else { self.plan.device.gpu() }
     }
 
     /// Launches the graph for these arguments, after capturing it if that pays; false if the steps

@@ -40,7 +40,7 @@ impl GuardedCopy {
 fn kernel() -> Result<Kernel> {
     let mut b = Builder::new("homecoming", 0, Scalar::I64);
     let _words = b.value("words", Scalar::I64);
-    b.count(Extent::Value(0));
+    b.set_instance_count(Extent::Value(0));
     let to = b.view("home", Scalar::U64, &contiguous(&[Extent::Value(0)]), Access::Write);
     let new = b.view("new", Scalar::U64, &contiguous(&[Extent::Value(0)]), Access::Read);
     let status = b.view("status", Scalar::U64, &contiguous(&[crate::runtime::status::WORDS.into()]), Access::Read);

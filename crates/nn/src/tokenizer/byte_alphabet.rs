@@ -1,8 +1,10 @@
-//! Bytes as characters: how byte-level vocabularies are written in files that hold text.
+//! Byte-to-character mapping of byte-level vocabularies in text files (GPT-2's `bytes_to_unicode`).
 //!
-//! Bytes that are printable in Latin-1 stand for themselves, the others for the characters from U+0100 on, in order.
+//! Bytes that are printable in Latin-1 map to themselves, the others to the characters from U+0100
+//! on, in order.
 
-/// Bytes in the order of their characters, which is the order of GPT-2's first 256 tokens.
+/// Returns the bytes in the order of their characters, which is the order of GPT-2's first 256
+/// tokens.
 pub(super) fn bytes_in_order() -> impl Iterator<Item = u8> {
     (0..=255).filter(|&byte| printable(byte)).chain((0..=255).filter(|&byte| !printable(byte)))
 }
@@ -11,16 +13,16 @@ fn printable(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
 }
 
-/// The alphabet in both directions.
-pub(super) struct Alphabet {
+/// The mapping in both directions.
+pub(super) struct ByteAlphabet {
     chars: [char; 256],
     /// By code point; all are below 0x144.
     bytes: [Option<u8>; 0x144],
 }
 
-impl Alphabet {
-    pub(super) fn new() -> Alphabet {
-        let mut alphabet = Alphabet { chars: ['\0'; 256], bytes: [None; 0x144] };
+impl ByteAlphabet {
+    pub(super) fn new() -> ByteAlphabet {
+        let mut alphabet = ByteAlphabet { chars: ['\0'; 256], bytes: [None; 0x144] };
         let mut next = 0x100;
         for byte in 0..=255u8 {
             let code = if printable(byte) {
@@ -39,7 +41,7 @@ impl Alphabet {
         bytes.iter().map(|&byte| self.chars[byte as usize]).collect()
     }
 
-    /// The bytes that a text stands for; `None` if it has characters that stand for no byte.
+    /// Returns the bytes of a text; `None` if it has characters outside the mapping.
     pub(super) fn bytes(&self, text: &str) -> Option<Vec<u8>> {
         text.chars().map(|char| self.bytes.get(char as usize).copied().flatten()).collect()
     }
@@ -50,8 +52,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_has_a_character_and_back() {
-        let alphabet = Alphabet::new();
+    fn mapping_is_bijective() {
+        let alphabet = ByteAlphabet::new();
         let all: Vec<u8> = (0..=255).collect();
         let text = alphabet.text(&all);
         assert_eq!(alphabet.bytes(&text).as_deref(), Some(&all[..]));

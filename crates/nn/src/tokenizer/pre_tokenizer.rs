@@ -1,21 +1,23 @@
-//! Splitting text into words before merging: no token crosses the border of two words.
+//! Pre-tokenizers: split text into words before merging. No token spans two words.
 //!
-//! The patterns are those that published tokenisers name as regular expressions. Each is a scanner by hand here, many
-//! times as fast as an engine that must look ahead, and only these are known.
+//! The patterns are the regular expressions of published tokenizers. Each is a handwritten scanner
+//! here, many times faster than a regex engine with lookahead; other patterns are not supported.
 
 use super::classes::{Class, Classes};
 
-/// How text is split into words.
+/// Method of splitting text into words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Split {
-    /// Not at all: a text is one word.
-    Whole,
-    /// As GPT-2: letters, numbers and other characters apart, each with one space before it; English contractions.
+pub enum PreTokenizer {
+    /// No splitting: a text is one word.
+    None,
+    /// GPT-2: runs of letters, numbers or other characters, each with an optional leading space;
+    /// English contractions.
     Gpt2,
-    /// As Llama 3 and GPT-4: also at every three digits (or every one), line ends apart from other white space.
+    /// Llama 3 and GPT-4: also splits numbers into groups of digits, and newlines from other white
+    /// space.
     Llama3 {
-        /// The most digits in one word: 3, or 1 as Qwen 2 has it.
-        digits: u8,
+        /// Maximum digits per word: 3, or 1 for Qwen 2.
+        max_digits: u8,
     },
 }
 
@@ -25,51 +27,52 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Longer ones first where one starts another.
+/// Longer ones come before their prefixes.
 const CONTRACTIONS: [&str; 7] = ["re", "ve", "ll", "s", "t", "m", "d"];
 
-impl Split {
-    /// The regular expression that splits the same way; `None` for [`Whole`](Split::Whole).
+impl PreTokenizer {
+    /// Returns the equivalent regular expression; `None` for [`None`](PreTokenizer::None).
     pub fn pattern(self) -> Option<&'static str> {
         match self {
-            Split::Whole => None,
-            Split::Gpt2 => Some(GPT2),
-            Split::Llama3 { digits: 1 } => Some(QWEN2),
-            Split::Llama3 { .. } => Some(LLAMA3),
+            PreTokenizer::None => None,
+            PreTokenizer::Gpt2 => Some(GPT2),
+            PreTokenizer::Llama3 { max_digits: 1 } => Some(QWEN2),
+            PreTokenizer::Llama3 { .. } => Some(LLAMA3),
         }
     }
 
-    /// The way to split that a regular expression asks for, if it is one of those known.
-    pub fn from_pattern(pattern: &str) -> Option<Split> {
+    /// Returns the pre-tokenizer of a regular expression, if it is supported.
+    pub fn from_pattern(pattern: &str) -> Option<PreTokenizer> {
         match pattern {
-            GPT2 | GPT2_SHORTER => Some(Split::Gpt2),
-            LLAMA3 => Some(Split::Llama3 { digits: 3 }),
-            QWEN2 => Some(Split::Llama3 { digits: 1 }),
+            GPT2 | GPT2_SHORTER => Some(PreTokenizer::Gpt2),
+            LLAMA3 => Some(PreTokenizer::Llama3 { max_digits: 3 }),
+            QWEN2 => Some(PreTokenizer::Llama3 { max_digits: 1 }),
             _ => None,
         }
     }
 
-    /// The words of a text, in order; together they are the text.
+    /// Splits a text into words; concatenated they are the text.
     pub fn words(self, text: &str) -> Words<'_> {
-        Words { split: self, classes: Classes::get(), text, at: 0 }
+        Words { pre_tokenizer: self, classes: Classes::get(), text, at: 0 }
     }
 
-    /// The last place at which a text may be cut so that the words of both parts are the words of the whole, whatever
-    /// follows; `None` where there is no such place.
+    /// Returns the last offset at which a text can be cut without changing its words, whatever
+    /// follows; `None` if there is none.
     pub(crate) fn last_cut(self, text: &str) -> Option<usize> {
-        if self == Split::Whole {
+        if self == PreTokenizer::None {
             return None;
         }
-        // Before a space after anything but white space, and after a line's end before anything but white space: no word
-        // of any pattern spans these, and nothing looks past them. Except that GPT-2's pattern parts white space from its
-        // last character only where text follows, so there a line's end must be all of it.
+        // No word of any pattern spans the border before a space that follows non-white-space, or
+        // after a newline that precedes non-white-space, and no lookahead crosses it. Exception:
+        // GPT-2's pattern separates the last character of white space only if text follows, so
+        // there the newline must be the only white space.
         let mut after: Option<char> = None;
         let mut chars = text.char_indices().rev().peekable();
         while let Some((at, char)) = chars.next() {
             if let Some(next) = after {
                 let before_space = next == ' ' && !char.is_whitespace();
-                let alone = chars.peek().is_none_or(|(_, before)| !before.is_whitespace());
-                let after_line = char == '\n' && !next.is_whitespace() && (alone || self != Split::Gpt2);
+                let single = chars.peek().is_none_or(|(_, before)| !before.is_whitespace());
+                let after_line = char == '\n' && !next.is_whitespace() && (single || self != PreTokenizer::Gpt2);
                 if before_space || after_line {
                     return Some(at + char.len_utf8());
                 }
@@ -80,10 +83,10 @@ impl Split {
     }
 }
 
-/// The words of a text; see [`Split::words`].
+/// Iterator over the words of a text; see [`PreTokenizer::words`].
 #[derive(Clone)]
 pub struct Words<'a> {
-    split: Split,
+    pre_tokenizer: PreTokenizer,
     classes: &'static Classes,
     text: &'a str,
     at: usize,
@@ -97,10 +100,10 @@ impl<'a> Iterator for Words<'a> {
         if self.at == self.text.len() {
             return None;
         }
-        let end = match self.split {
-            Split::Whole => self.text.len(),
-            Split::Gpt2 => self.gpt2(),
-            Split::Llama3 { digits } => self.llama3(digits),
+        let end = match self.pre_tokenizer {
+            PreTokenizer::None => self.text.len(),
+            PreTokenizer::Gpt2 => self.gpt2(),
+            PreTokenizer::Llama3 { max_digits } => self.llama3(max_digits),
         };
         let word = &self.text[self.at..end];
         self.at = end;
@@ -109,7 +112,7 @@ impl<'a> Iterator for Words<'a> {
 }
 
 impl Words<'_> {
-    /// The end of the word that starts here.
+    /// Returns the end of the next word.
     fn gpt2(&self) -> usize {
         let (text, at) = (self.text, self.at);
         if let Some(end) = self.contraction(false) {
@@ -122,20 +125,20 @@ impl Words<'_> {
         }
     }
 
-    fn llama3(&self, digits: u8) -> usize {
+    fn llama3(&self, max_digits: u8) -> usize {
         let (text, at) = (self.text, self.at);
         if let Some(end) = self.contraction(true) {
             return end;
         }
         let first = text.as_bytes()[at];
-        let line_end = |at: usize| matches!(text.as_bytes().get(at), Some(b'\r' | b'\n'));
+        let is_newline = |at: usize| matches!(text.as_bytes().get(at), Some(b'\r' | b'\n'));
         let Some((class, length)) = self.classes.at(text, at) else { return text.len() };
         let next = self.classes.at(text, at + length);
         match class {
             Class::Letter => return self.classes.run(text, at + length, Class::Letter),
             Class::Number => {
                 let mut end = at + length;
-                for _ in 1..digits {
+                for _ in 1..max_digits {
                     match self.classes.at(text, end) {
                         Some((Class::Number, length)) => end += length,
                         _ => break,
@@ -143,8 +146,8 @@ impl Words<'_> {
                 }
                 return end;
             }
-            // Any one character but a line's end goes with the letters after it.
-            _ if !line_end(at) && matches!(next, Some((Class::Letter, _))) => {
+            // A single character other than a newline belongs to the letters after it.
+            _ if !is_newline(at) && matches!(next, Some((Class::Letter, _))) => {
                 return self.classes.run(text, at + length, Class::Letter);
             }
             _ => {}
@@ -156,7 +159,7 @@ impl Words<'_> {
         };
         if let Some(start) = others {
             let mut end = self.classes.run(text, start, Class::Other);
-            while line_end(end) {
+            while is_newline(end) {
                 end += 1;
             }
             return end;
@@ -168,8 +171,8 @@ impl Words<'_> {
         }
     }
 
-    /// The end of the word of white space that starts here, in a run that ends at `end`: all of it at the end of the text,
-    /// elsewhere all but the last character, which may belong to the next word.
+    /// Returns the end of a word of white space in a run that ends at `end`: the whole run at the
+    /// end of the text, otherwise all but its last character, which may belong to the next word.
     fn space(&self, end: usize) -> usize {
         if end == self.text.len() {
             return end;
@@ -182,16 +185,16 @@ impl Words<'_> {
 
     fn contraction(&self, any_case: bool) -> Option<usize> {
         let rest = self.text[self.at..].strip_prefix('\'')?;
-        let fits = |letters: &&&str| {
+        let matches = |letters: &&&str| {
             let found = rest.as_bytes().get(..letters.len());
             found.is_some_and(|found| {
                 found == letters.as_bytes() || any_case && found.eq_ignore_ascii_case(letters.as_bytes())
             })
         };
-        if let Some(letters) = CONTRACTIONS.iter().find(fits) {
+        if let Some(letters) = CONTRACTIONS.iter().find(matches) {
             return Some(self.at + 1 + letters.len());
         }
-        // Without regard to case, the long s is an s.
+        // Case-insensitively, the long s is an s.
         (any_case && rest.starts_with('ſ')).then_some(self.at + 1 + 'ſ'.len_utf8())
     }
 }
@@ -201,13 +204,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_cut_changes_the_words_whatever_follows() {
+    fn cutting_a_text_does_not_change_its_words() {
         let letters = ['a', 's', '1', '.', '\'', ' ', '\n', '\r', '\t'];
-        for split in [Split::Gpt2, Split::Llama3 { digits: 3 }, Split::Llama3 { digits: 1 }] {
+        for split in
+            [PreTokenizer::Gpt2, PreTokenizer::Llama3 { max_digits: 3 }, PreTokenizer::Llama3 { max_digits: 1 }]
+        {
             let mut cuts = 0;
             for number in 0..letters.len().pow(5) {
                 let text: String =
-                    (0..5).map(|place| letters[number / letters.len().pow(place) % letters.len()]).collect();
+                    (0..5).map(|digit| letters[number / letters.len().pow(digit) % letters.len()]).collect();
                 let words: Vec<&str> = split.words(&text).collect();
                 for seen in 0..=text.len() {
                     let Some(cut) = split.last_cut(&text[..seen]) else { continue };

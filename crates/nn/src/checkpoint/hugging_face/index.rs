@@ -1,4 +1,4 @@
-//! `model.safetensors.index.json`: which file of a model in several files holds which tensor.
+//! `model.safetensors.index.json`: the file of each tensor of a sharded model.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::json::Unique;
 use crate::checkpoint::names::{check_tensor_name, is_plain_file_name};
-use crate::checkpoint::shown;
+use crate::checkpoint::quoted;
 
-/// The name of the index in a model's folder.
+/// File name of the index.
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// An index whose names were checked: every file is one right beside it.
+/// A validated index: every file is in the folder of the index.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Index {
-    /// The file of each tensor.
+pub struct ShardIndex {
+    /// File of each tensor.
     pub files: BTreeMap<String, String>,
 }
 
@@ -34,24 +34,26 @@ struct Metadata {
     total_size: u64,
 }
 
-impl Index {
-    /// Reads an index. The error says what is wrong with it.
-    pub fn parse(text: &[u8]) -> Result<Index, String> {
-        let raw: RawIndex = serde_json::from_slice(text).map_err(|error| format!("is not an index: {error}"))?;
+impl ShardIndex {
+    /// Parses an index. The error describes the problem.
+    pub fn parse(text: &[u8]) -> Result<ShardIndex, String> {
+        let raw: RawIndex = serde_json::from_slice(text).map_err(|error| format!("is not a valid index: {error}"))?;
         for (name, file) in &raw.weight_map.0 {
             check_tensor_name(name)?;
             if !is_plain_file_name(file) || !file.ends_with(".safetensors") {
-                let (name, file) = (shown(name), shown(file));
-                return Err(format!("tensor {name} is said to be in {file}, not a safetensors file of this folder"));
+                let (name, file) = (quoted(name), quoted(file));
+                return Err(format!(
+                    "tensor {name} is listed in {file}, which is not a safetensors file of this folder"
+                ));
             }
         }
-        Ok(Index { files: raw.weight_map.0 })
+        Ok(ShardIndex { files: raw.weight_map.0 })
     }
 
-    /// The index as it is written.
+    /// Serializes the index.
     pub(crate) fn text(&self, total_bytes: u64) -> Vec<u8> {
         let written = WrittenIndex { metadata: Metadata { total_size: total_bytes }, weight_map: &self.files };
-        // Strings and an integer cannot fail to be written.
+        // Strings and an integer cannot fail to serialize.
         serde_json::to_vec_pretty(&written).unwrap_or_default()
     }
 }

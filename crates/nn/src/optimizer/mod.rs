@@ -1,0 +1,297 @@
+//! Optimizers over flat parameter arenas: updates are elementwise, so one kernel updates all
+//! parameters.
+//!
+//! `schedule.rs` computes learning rates, `muon.rs` orthogonalizes matrices. Nothing here knows
+//! models, data or files.
+
+mod muon;
+mod schedule;
+
+use bornite::{
+    DType, Device, Tensor,
+    fused::{AdamWStep, BiasCorrection, adam_direction, adamw},
+    var::{Arena, SegmentValues, Update},
+};
+use serde::{Deserialize, Serialize};
+
+pub use schedule::{LrDecay, LrSchedule};
+
+use crate::parameters::ParameterList;
+use crate::{Error, Result};
+
+/// Optimizer algorithm with its hyperparameters.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "lowercase", deny_unknown_fields)]
+pub enum OptimizerKind {
+    /// AdamW: Adam with decoupled weight decay.
+    AdamW {
+        /// Decay rate of the first moment.
+        beta1: f64,
+        /// Decay rate of the second moment.
+        beta2: f64,
+        /// Added to the denominator for numerical stability.
+        eps: f64,
+    },
+    /// Adam, with weight decay added to the gradient (L2 regularization).
+    Adam {
+        /// Decay rate of the first moment.
+        beta1: f64,
+        /// Decay rate of the second moment.
+        beta2: f64,
+        /// Added to the denominator for numerical stability.
+        eps: f64,
+    },
+    /// Stochastic gradient descent, with weight decay added to the gradient.
+    Sgd {
+        /// Momentum factor.
+        momentum: f64,
+        /// Enables Nesterov momentum.
+        nesterov: bool,
+    },
+    /// RMSprop.
+    RmsProp {
+        /// Decay rate of the mean squared gradient.
+        alpha: f64,
+        /// Added to the denominator for numerical stability.
+        eps: f64,
+    },
+    /// Adagrad.
+    Adagrad {
+        /// Added to the denominator for numerical stability.
+        eps: f64,
+    },
+    /// Muon for the hidden matrices, AdamW for all other parameters.
+    Muon {
+        /// Momentum factor of the hidden matrices.
+        momentum: f64,
+        /// Decay rate of the first moment, for all other parameters.
+        beta1: f64,
+        /// Decay rate of the second moment, for all other parameters.
+        beta2: f64,
+        /// Added to the denominator for numerical stability, for all other parameters.
+        eps: f64,
+    },
+}
+
+impl OptimizerKind {
+    /// AdamW with the usual hyperparameters of GPT training.
+    pub const ADAMW: OptimizerKind = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
+
+    /// Number of state values per parameter element.
+    pub fn moment_count(&self) -> usize {
+        match self {
+            OptimizerKind::AdamW { .. } | OptimizerKind::Adam { .. } | OptimizerKind::Muon { .. } => 2,
+            OptimizerKind::Sgd { momentum, .. } => usize::from(*momentum != 0.0),
+            OptimizerKind::RmsProp { .. } | OptimizerKind::Adagrad { .. } => 1,
+        }
+    }
+
+    /// Validates the hyperparameters.
+    #[track_caller]
+    pub fn check(&self) -> Result<()> {
+        let (fractions, eps): (&[(&str, f64)], f64) = match self {
+            OptimizerKind::AdamW { beta1, beta2, eps } | OptimizerKind::Adam { beta1, beta2, eps } => {
+                (&[("beta1", *beta1), ("beta2", *beta2)], *eps)
+            }
+            OptimizerKind::Sgd { momentum, .. } => (&[("momentum", *momentum)], 1.0),
+            OptimizerKind::RmsProp { alpha, eps } => (&[("alpha", *alpha)], *eps),
+            OptimizerKind::Adagrad { eps } => (&[], *eps),
+            OptimizerKind::Muon { momentum, beta1, beta2, eps } => {
+                (&[("momentum", *momentum), ("beta1", *beta1), ("beta2", *beta2)], *eps)
+            }
+        };
+        for (name, value) in fractions {
+            if !(0.0..1.0).contains(value) {
+                return Err(Error::config(format!("optimizer.{name} is {value}; it must be from 0 to below 1")));
+            }
+        }
+        if !(eps > 0.0 && eps.is_finite()) {
+            return Err(Error::config(format!("optimizer.eps is {eps}; it must be above 0")));
+        }
+        Ok(())
+    }
+}
+
+/// Per-step scalars: learning rate and the two bias-correction factors. [`Optimizer::step`] takes
+/// them packed into one tensor.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct StepScalars<T = f32> {
+    /// Learning rate.
+    pub learning_rate: T,
+    /// Bias correction of the first moment, 1 - β₁ᵗ at step t from 1; 1 for algorithms without it.
+    pub bias_correction1: T,
+    /// Bias correction of the second moment, 1 - β₂ᵗ; 1 for algorithms without it.
+    pub bias_correction2: T,
+}
+
+impl StepScalars {
+    /// Number of scalars, the length of the packed tensor.
+    pub const COUNT: usize = 3;
+
+    /// Packs the scalars into one f32 tensor for [`Optimizer::step`].
+    pub fn tensor(self, device: Device) -> Tensor {
+        let StepScalars { learning_rate, bias_correction1, bias_correction2 } = self;
+        Tensor::from_slice(&[learning_rate, bias_correction1, bias_correction2], &[StepScalars::COUNT], device)
+    }
+}
+
+impl StepScalars<Tensor> {
+    /// Unpacks the tensor that [`StepScalars::tensor`] returns.
+    fn unpack(tensor: &Tensor) -> StepScalars<Tensor> {
+        let [learning_rate, bias_correction1, bias_correction2] =
+            [0, 1, 2].map(|n| tensor.slice(0, n..n + 1).reshape(&[]));
+        StepScalars { learning_rate, bias_correction1, bias_correction2 }
+    }
+
+    /// Options of an Adam or AdamW step with these scalars.
+    fn adam_step(&self, beta1: f64, beta2: f64, eps: f64) -> AdamWStep {
+        let factors = [(&self.bias_correction1).into(), (&self.bias_correction2).into()];
+        AdamWStep { beta1, beta2, eps, ..AdamWStep::new(&self.learning_rate, BiasCorrection::Factors(factors)) }
+    }
+}
+
+/// An optimizer and its state. Clones share the state.
+#[derive(Clone)]
+pub struct Optimizer {
+    kind: OptimizerKind,
+    /// Weight decay per parameter; 0 for all but matrices.
+    weight_decay: SegmentValues,
+    /// Maximum global gradient norm; larger gradients are scaled down to it.
+    clip_norm: Option<f64>,
+    moments: Vec<Arena>,
+    parameters: ParameterList,
+}
+
+/// Result of [`Optimizer::step`].
+pub struct OptimizerStep {
+    /// Updates of parameters and moments.
+    pub updates: Vec<Update>,
+    /// New parameters, flat, in f32: the source of 16-bit copies.
+    pub parameters: Tensor,
+    /// Global gradient norm before clipping.
+    pub grad_norm: Tensor,
+    /// True if the gradient norm is finite; otherwise the step changes nothing.
+    pub finite: Tensor,
+}
+
+impl Optimizer {
+    /// Creates an optimizer for `arena`, which holds the parameters of `list` in f32.
+    #[track_caller]
+    pub fn new(
+        kind: OptimizerKind,
+        weight_decay: f64,
+        clip_norm: Option<f64>,
+        list: &ParameterList,
+        arena: &Arena,
+    ) -> Result<Optimizer> {
+        kind.check()?;
+        if !(weight_decay >= 0.0 && weight_decay.is_finite()) {
+            return Err(Error::config(format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more")));
+        }
+        if let Some(clip_norm) = clip_norm.filter(|clip_norm| clip_norm.is_nan() || *clip_norm <= 0.0) {
+            let what = format!("optimizer.clip_norm is {clip_norm}; it must be above 0 (omit it for no clipping)");
+            return Err(Error::config(what));
+        }
+        let moments = (0..kind.moment_count()).map(|_| arena.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
+        let decays = list.map(|parameter| if parameter.has_weight_decay() { weight_decay } else { 0.0 });
+        let weight_decay = arena.segment_values(&decays)?;
+        Ok(Optimizer { kind, weight_decay, clip_norm, moments, parameters: list.clone() })
+    }
+
+    /// Optimizer state, one arena per moment.
+    pub fn moments(&self) -> &[Arena] {
+        &self.moments
+    }
+
+    /// Returns the scalars of step `step`, counted from 1.
+    pub fn scalars(&self, learning_rate: f64, step: u64) -> StepScalars {
+        let correction = |beta: f64| (1.0 - beta.powf(step as f64)) as f32;
+        let (bias_correction1, bias_correction2) = match self.kind {
+            OptimizerKind::AdamW { beta1, beta2, .. }
+            | OptimizerKind::Adam { beta1, beta2, .. }
+            | OptimizerKind::Muon { beta1, beta2, .. } => (correction(beta1), correction(beta2)),
+            _ => (1.0, 1.0),
+        };
+        StepScalars { learning_rate: learning_rate as f32, bias_correction1, bias_correction2 }
+    }
+
+    /// Computes a step from flat `gradients` in any float type, divided by `scale`; `scalars` is
+    /// the packed tensor of [`Optimizer::scalars`].
+    pub fn step(
+        &self,
+        parameters: &Arena,
+        gradients: &Tensor,
+        scale: Option<&Tensor>,
+        scalars: &Tensor,
+    ) -> OptimizerStep {
+        let g = gradients.cast(DType::F32);
+        let g = scale.map_or(g.clone(), |scale| g / scale);
+        let grad_norm = (&g * &g).sum(..).sqrt();
+        let finite = grad_norm.lt(f64::INFINITY); // false also for NaN
+        // As in PyTorch's `clip_grad_norm_`.
+        let clip_factor = self.clip_norm.map(|clip_norm| (clip_norm / (&grad_norm + 1e-6)).clamp(0.0, 1.0));
+        let scalars = StepScalars::unpack(scalars);
+        let old: Vec<Tensor> = [parameters].into_iter().chain(&self.moments).map(Arena::get).collect();
+        let (p, m, lr) = (&old[0], &old[1..], &scalars.learning_rate);
+        let clipped = || clip_factor.as_ref().map_or(g.clone(), |factor| &g * factor);
+        let decay = || self.weight_decay.tensor();
+        let with_decay = || clipped() + decay() * p;
+        let new = match self.kind {
+            OptimizerKind::AdamW { beta1, beta2, eps } => {
+                let step = AdamWStep {
+                    weight_decay: self.weight_decay.clone().into(),
+                    gradient_factor: clip_factor.clone(),
+                    finite: Some(finite.clone()),
+                    ..scalars.adam_step(beta1, beta2, eps)
+                };
+                adamw(&step, p, &g, &m[0], &m[1]).to_vec()
+            }
+            OptimizerKind::Adam { beta1, beta2, eps } => {
+                let step = scalars.adam_step(beta1, beta2, eps);
+                let [direction, first, second] = adam_direction(&step, &with_decay(), &m[0], &m[1]);
+                if_finite(&finite, &old, [p - direction * lr, first, second])
+            }
+            OptimizerKind::Sgd { momentum, nesterov } => {
+                let g = with_decay();
+                match m.first() {
+                    None => if_finite(&finite, &old, [p - g * lr]),
+                    Some(velocity) => {
+                        let velocity = velocity * momentum + &g;
+                        let direction = if nesterov { &g + &velocity * momentum } else { velocity.clone() };
+                        if_finite(&finite, &old, [p - direction * lr, velocity])
+                    }
+                }
+            }
+            OptimizerKind::RmsProp { alpha, eps } => {
+                let g = with_decay();
+                let squares = &m[0] * alpha + &g * &g * (1.0 - alpha);
+                if_finite(&finite, &old, [p - &g / (squares.sqrt() + eps) * lr, squares])
+            }
+            OptimizerKind::Adagrad { eps } => {
+                let g = with_decay();
+                let squares = &m[0] + &g * &g;
+                if_finite(&finite, &old, [p - &g / (squares.sqrt() + eps) * lr, squares])
+            }
+            OptimizerKind::Muon { momentum, beta1, beta2, eps } => {
+                let g = clipped();
+                let step = scalars.adam_step(beta1, beta2, eps);
+                let [direction, first, second] = adam_direction(&step, &g, &m[0], &m[1]);
+                let velocity = &m[0] * momentum + &g;
+                let hidden = self.parameters.map(|parameter| f64::from(muon::is_hidden(parameter)));
+                let is_hidden = parameters.spread(&hidden).gt(0.0);
+                let orthogonal = muon::directions(&self.parameters, parameters, &(&g + &velocity * momentum));
+                let first = is_hidden.select(&velocity, &first);
+                let direction = is_hidden.select(&orthogonal, &direction);
+                if_finite(&finite, &old, [p * (1.0 - decay() * lr) - direction * lr, first, second])
+            }
+        };
+        let arenas = [parameters].into_iter().chain(&self.moments);
+        let updates = arenas.zip(&new).map(|(arena, new)| arena.set(new.clone())).collect();
+        OptimizerStep { updates, parameters: new[0].clone(), grad_norm, finite }
+    }
+}
+
+/// Selects the new values if the gradients are finite, else the old ones.
+fn if_finite<const N: usize>(finite: &Tensor, old: &[Tensor], new: [Tensor; N]) -> Vec<Tensor> {
+    new.iter().zip(old).map(|(new, old)| finite.select(new, old)).collect()
+}
