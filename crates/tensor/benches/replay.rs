@@ -87,7 +87,7 @@ fn large_arguments(device: Device) -> bornite::Result<()> {
     let kernel_us = |set: &[Tensor]| -> bornite::Result<f64> {
         let scope = profile::scope();
         step.call(set)?;
-        let kernels = |span: &&profile::TimedSpan| span.kind == profile::Kind::Kernel;
+        let kernels = |span: &&profile::TimedSpan| span.kind == profile::WorkKind::Kernel;
         Ok(scope.finish().spans.iter().filter(kernels).map(|span| span.duration_ms * 1e3).sum())
     };
     let copy = median((0..rounds).map(|_| copy_us(device)).collect::<bornite::Result<Vec<f64>>>()?);

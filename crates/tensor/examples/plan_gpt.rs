@@ -12,7 +12,7 @@ use bornite::{
     fused::{AdamWStep, adamw},
     plan::gpu_kernels,
 };
-use bornite_codegen::cuda::{self, Spelling};
+use bornite_codegen::cuda::{self, MathMode};
 
 const VOCABULARY: usize = 50_304;
 const WIDTH: usize = 768;
@@ -111,7 +111,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut slowest = (0.0, "");
     for kernel in &distinct {
         let one = Instant::now();
-        bornite_cuda::compile(&kernel.name, &cuda::print_as(kernel, Spelling::Native), "sm_90a")?;
+        bornite_cuda::compile(&kernel.name, &cuda::print_with(kernel, MathMode::Native), "sm_90a")?;
         let seconds = one.elapsed().as_secs_f64();
         slowest = if seconds > slowest.0 { (seconds, &kernel.name) } else { slowest };
     }

@@ -10,7 +10,7 @@ use bornite::{
     fused::{AdamWStep, adamw},
     plan::gpu_kernels,
 };
-use bornite_codegen::cuda::{Spelling, print_as};
+use bornite_codegen::cuda::{MathMode, print_with};
 use suite::Outcome;
 
 suite! {
@@ -54,7 +54,7 @@ fn kernels_are_as_documented() {
         let kernels = gpu_kernels(&tensors).unwrap();
         let names: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
         rows.push(format!("| {what} | {} | {} |\n", kernels.len(), names.join(", ")));
-        let text: Vec<String> = kernels.iter().map(|kernel| print_as(kernel, Spelling::Native)).collect();
+        let text: Vec<String> = kernels.iter().map(|kernel| print_with(kernel, MathMode::Native)).collect();
         let (path, text) = (format!("{root}/tests/goldens/{name}.cu"), text.join("\n"));
         if bless {
             std::fs::write(&path, &text).unwrap();
@@ -87,7 +87,7 @@ fn kernels_compile() -> Outcome {
         let kernels = gpu_kernels(&tensors).unwrap();
         assert!(name != "parts" || kernels.iter().any(|kernel| kernel.name == "concat_f32"));
         for kernel in &kernels {
-            let cubin = bornite_cuda::compile(&kernel.name, &print_as(kernel, Spelling::Native), "sm_90a").unwrap();
+            let cubin = bornite_cuda::compile(&kernel.name, &print_with(kernel, MathMode::Native), "sm_90a").unwrap();
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{name}");
         }
     }

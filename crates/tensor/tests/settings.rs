@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bornite::cache::Settings as CacheSettings;
-use bornite::pool::{self, Backing, Event, Happening, Stream, Tag};
+use bornite::cache::CacheSettings;
+use bornite::pool::{self, Backing, EventId, PoolEvent, StreamId, Tag};
 use bornite::settings::SETTINGS;
-use bornite::tune::{Mode, Tuner};
+use bornite::tune::{TuneMode, Tuner};
 use bornite::{
     Device, Tensor,
     pool::Pool,
@@ -43,7 +43,7 @@ const ROWS: [Row; 21] = [
     }),
     ("BORNITE_CACHE", "on", "cache::Settings::set_for_process", || {
         cache(|settings| settings.enabled = false);
-        assert!(status().folder.is_err() && Tuner::of_process().unwrap().store().folder().is_err());
+        assert!(status().folder.is_err() && Tuner::global().unwrap().store().folder().is_err());
     }),
     ("BORNITE_CACHE_DIR", "/no/such/folder", "cache::Settings::set_for_process", in_folder),
     ("BORNITE_KERNEL_CACHE_DIR", "/no/such/folder", "cache::Settings::set_for_process", in_folder),
@@ -57,9 +57,9 @@ const ROWS: [Row; 21] = [
         assert!(CacheSettings::from_environment().unwrap().set_for_process().is_err(), "the cache is open");
     }),
     ("BORNITE_TUNE", "tune", "tune::Tuner::set_mode", || {
-        let tuner = Tuner::of_process().unwrap();
-        tuner.set_mode(Mode::Off);
-        assert_eq!(tuner.mode(), Mode::Off);
+        let tuner = Tuner::global().unwrap();
+        tuner.set_mode(TuneMode::Off);
+        assert_eq!(tuner.mode(), TuneMode::Off);
     }),
     ("BORNITE_MATMUL", "tf32", "settings::MatmulMode::set_for_process", || {
         MatmulMode::Exact.set_for_process();
@@ -67,11 +67,11 @@ const ROWS: [Row; 21] = [
     }),
     ("BORNITE_PROFILE", "print", "profile::set_print", || {
         bornite::profile::set_print(false);
-        assert!(!bornite::profile::is_on());
+        assert!(!bornite::profile::is_enabled());
     }),
     ("BORNITE_LOG", "debug", "log::set_level", || {
-        bornite::log::set_level(bornite::log::Level::Error);
-        assert!(!bornite::log::enabled(bornite::log::Level::Warn));
+        bornite::log::set_level(bornite::log::LogLevel::Error);
+        assert!(!bornite::log::enabled(bornite::log::LogLevel::Warn));
     }),
     ("BORNITE_SYNC", "0", "settings::set_sync", || {
         bornite::settings::set_sync(true);
@@ -109,11 +109,11 @@ const ROWS: [Row; 21] = [
     ("BORNITE_MEMORY_DEBUG", "1", "pool::Pool::set_debug", || {
         let backing = Arc::new(Addresses::default());
         let pool = Pool::new(backing.clone());
-        pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
-        pool.alloc(100, Stream(0), Tag::default()).unwrap();
+        pool.apply(&pool::PoolSettings::from_environment().unwrap()).unwrap();
+        pool.alloc(100, StreamId(0), Tag::default()).unwrap();
         let guards = backing.fills.load(Ordering::Relaxed);
         pool.set_debug(false);
-        pool.alloc(100, Stream(0), Tag::default()).unwrap();
+        pool.alloc(100, StreamId(0), Tag::default()).unwrap();
         assert_eq!((guards, backing.fills.load(Ordering::Relaxed)), (1, 1));
     }),
     ("BORNITE_INPUT_LIMIT", "2GB", "settings::set_input_limit", || {
@@ -128,8 +128,8 @@ fn cache(change: impl FnOnce(&mut CacheSettings)) {
     settings.set_for_process().unwrap();
 }
 
-fn status() -> bornite::cache::Status {
-    bornite::cache::Cache::of_process().unwrap().status()
+fn status() -> bornite::cache::CacheStatus {
+    bornite::cache::Cache::global().unwrap().status()
 }
 
 fn folder() -> std::path::PathBuf {
@@ -144,7 +144,7 @@ fn in_folder() {
 /// A pool with the settings of a GPU's pool.
 fn of_environment() -> Pool {
     let pool = Pool::new(Arc::new(Addresses::default()));
-    pool.apply(&pool::Settings::from_environment().unwrap()).unwrap();
+    pool.apply(&pool::PoolSettings::from_environment().unwrap()).unwrap();
     pool
 }
 
@@ -195,31 +195,31 @@ impl Backing for Addresses {
         Ok(Some(self.next.fetch_add(bytes, Ordering::Relaxed) + (1 << 20)))
     }
 
-    fn release(&self, _: u64, bytes: u64, _: Stream) -> bornite_cuda::Result<()> {
+    fn release(&self, _: u64, bytes: u64, _: StreamId) -> bornite_cuda::Result<()> {
         self.released.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 
-    fn record(&self, _: Stream) -> bornite_cuda::Result<Event> {
-        Ok(Event(0))
+    fn record(&self, _: StreamId) -> bornite_cuda::Result<EventId> {
+        Ok(EventId(0))
     }
 
-    fn finished(&self, _: Event) -> bornite_cuda::Result<bool> {
+    fn is_done(&self, _: EventId) -> bornite_cuda::Result<bool> {
         Ok(true)
     }
 
-    fn wait(&self, _: Event) -> bornite_cuda::Result<()> {
+    fn wait(&self, _: EventId) -> bornite_cuda::Result<()> {
         Ok(())
     }
 
-    fn retire(&self, _: Event) {}
+    fn retire(&self, _: EventId) {}
 
-    fn fill(&self, _: u64, _: u64, _: u8, _: Stream) -> bornite_cuda::Result<()> {
+    fn fill(&self, _: u64, _: u64, _: u8, _: StreamId) -> bornite_cuda::Result<()> {
         self.fills.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn first_difference(&self, _: u64, _: u64, _: u8, _: Stream) -> bornite_cuda::Result<Option<u64>> {
+    fn first_difference(&self, _: u64, _: u64, _: u8, _: StreamId) -> bornite_cuda::Result<Option<u64>> {
         Ok(None)
     }
 }
@@ -236,8 +236,8 @@ fn pool_settings_are_available_through_this_crate() {
     let pool = Arc::new(Pool::new(backing.clone()));
     let seen = Arc::new(Mutex::new(vec![]));
     let notices = seen.clone();
-    pool.set_monitor(Some(Arc::new(move |notice: &pool::Notice| notices.lock().unwrap().push(notice.what))));
-    let block = pool.alloc(3 << 20, Stream(0), pool.tag("weights")).unwrap();
+    pool.set_monitor(Some(Arc::new(move |notice: &pool::PoolEventRecord| notices.lock().unwrap().push(notice.event))));
+    let block = pool.alloc(3 << 20, StreamId(0), pool.tag("weights")).unwrap();
     let snapshot = serde_json::to_string(&pool.snapshot()).unwrap();
     assert!(snapshot.contains("weights") && snapshot.contains("nowhere"), "{snapshot}");
     pool.free(block).unwrap();
@@ -254,16 +254,16 @@ fn pool_settings_are_available_through_this_crate() {
     let id = pool.on_out_of_memory(Arc::new(move |bytes, _| {
         counted.fetch_add(bytes, Ordering::Relaxed);
     }));
-    let error = pool.alloc(50 << 20, Stream(0), Tag::default()).unwrap_err().to_string();
+    let error = pool.alloc(50 << 20, StreamId(0), Tag::default()).unwrap_err().to_string();
     assert!(error.contains("0.1 of the device's memory"), "{error}");
     assert_eq!(asked.load(Ordering::Relaxed), 50 << 20);
-    assert!(pool.remove_out_of_memory(id));
+    assert!(pool.remove_out_of_memory_callback(id));
     pool.set_fraction(1.0).unwrap();
     pool.set_limit(Some(60 << 20)).unwrap();
     pool.set_cache_limit(Some(0)).unwrap();
-    pool.warm(&[1000], Stream(0)).unwrap();
+    pool.warm(&[1000], StreamId(0)).unwrap();
     assert_eq!(pool.stats().reserved, 0, "nothing is kept for reuse");
     let seen = seen.lock().unwrap();
-    assert!(seen.iter().any(|what| matches!(what, Happening::Allocated { requested, .. } if *requested == 3 << 20)));
-    assert!(seen.iter().any(|what| matches!(what, Happening::OutOfMemory { .. })));
+    assert!(seen.iter().any(|what| matches!(what, PoolEvent::Allocated { requested, .. } if *requested == 3 << 20)));
+    assert!(seen.iter().any(|what| matches!(what, PoolEvent::OutOfMemory { .. })));
 }

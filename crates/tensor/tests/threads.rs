@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bornite::ir::{Access, Builder, Kernel, Scalar};
 use bornite::kernel::{CustomKernel, Launch, Module};
-use bornite::profile::{self, Compilation, Sink, Span};
+use bornite::profile::{self, Compilation, Sink, ProfileSpan};
 use bornite::runtime::interruptible;
 use bornite::var::commit;
 use bornite::{DType, Device, Error, Tensor, Var, trace};
@@ -43,9 +43,9 @@ fn fresh() -> u64 {
 struct Compilations(Mutex<Vec<Compilation>>);
 
 impl Sink for Compilations {
-    fn span(&self, _: &Arc<Span>) {}
+    fn span(&self, _: &Arc<ProfileSpan>) {}
 
-    fn compiled(&self, compilation: &Compilation) {
+    fn compilation(&self, compilation: &Compilation) {
         self.0.lock().unwrap().push(compilation.clone());
     }
 }
@@ -106,7 +106,7 @@ const WAYS: [Way; 4] = [
 fn compilation_does_not_block_launches() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
-    let _listening = profile::listen(heard.clone());
+    let _listening = profile::add_sink(heard.clone());
     for device in devices() {
         let (x, calls) = (ramp(device), Mutex::new(vec![]));
         let launch = || (&x * 3.0 + 1.0).to_vec::<f32>();
@@ -157,7 +157,7 @@ fn copy(name: &str) -> Kernel {
 fn ir_kernels_are_compiled_once() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
-    let _listening = profile::listen(heard.clone());
+    let _listening = profile::add_sink(heard.clone());
     for device in devices() {
         let name = format!("twice_{:016x}", fresh());
         let kernel = copy(&name);
@@ -189,7 +189,7 @@ fn ir_kernels_are_compiled_once() {
 fn kernel_requested_by_eight_threads_is_compiled_once() {
     let _one = one_at_a_time();
     let heard = Arc::new(Compilations::default());
-    let _listening = profile::listen(heard.clone());
+    let _listening = profile::add_sink(heard.clone());
     for device in devices() {
         let (kernel, name) = slow_kernel(50).unwrap();
         let barrier = Barrier::new(THREADS);

@@ -1,7 +1,7 @@
 //! Profiling, prepared launches and tuning on devices that every machine has.
 
 use bornite::ir::{Kernel, Scalar, templates};
-use bornite::tune::{Choice, Mode, Outcome, Store, Tuner};
+use bornite::tune::{Choice, TuneMode, TrialOutcome, TuningStore, Tuner};
 use bornite::{
     Device, Tensor,
     kernel::{CustomKernel, KernelArg, Launch, Module, tune_kernels},
@@ -23,7 +23,7 @@ fn launches_are_recorded_with_device_line_bytes_and_flops() {
         let report = scope.finish();
         let row = report.rows.iter().find(|row| row.name == "matmul_f32").expect("the product's kernel");
         assert_eq!((row.calls, row.device.clone()), (1, device.to_string()));
-        assert!(row.place.as_ref().unwrap().contains("tooling.rs:"), "{row:?}");
+        assert!(row.location.as_ref().unwrap().contains("tooling.rs:"), "{row:?}");
         let span = report.spans.iter().find(|span| span.name == "matmul_f32").expect("the product's span");
         assert_eq!((span.bytes, span.flops), (Some(4 * (6 + 12 + 8)), Some(2 * 2 * 3 * 4)));
         assert!(report.to_string().contains("matmul_f32"));
@@ -122,16 +122,16 @@ fn kernels_are_tuned_and_wrong_ones_are_rejected() {
     for device in [Device::cpu(), Device::Interpreter] {
         let set = vec![array(&[1.0; 30], device), array(&[2.0; 20], device), array(&[0.0; 24], device)];
         let sets = [set.clone(), set];
-        let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+        let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
         let found = tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap();
         let record = found.record.expect("measured");
         assert!(found.measured && found.choice != choice(99));
         assert!(
-            matches!(&record.trials[2].outcome, Outcome::Rejected { reason } if reason.contains("differs by")),
+            matches!(&record.trials[2].outcome, TrialOutcome::Rejected { reason } if reason.contains("differs by")),
             "{record}"
         );
         assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5).unwrap().measured);
     }
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     assert!(tune_kernels(&tuner, &[], Launch::default(), &[], 0.0).unwrap().record.is_none());
 }

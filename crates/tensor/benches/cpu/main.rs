@@ -21,7 +21,7 @@ use peer::{Op, Peer, Rows, numbers};
 fn measure(threads: usize, torch: Option<&str>, filter: &str) -> std::io::Result<()> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("\n{threads} threads on {:?}, load {}", Machine::detect(vec![]).cpu, load.trim());
-    bornite_codegen::cpu::set_threads(threads);
+    bornite_codegen::cpu::set_num_threads(threads);
     let peer = torch.map(|torch| Peer::start(torch, threads)).transpose()?;
     let mut all = Rows { peer, filter };
     products(&mut all)?;

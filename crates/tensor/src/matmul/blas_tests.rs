@@ -116,7 +116,7 @@ fn slices_are_offsets_and_lower_the_alignment() {
     let (found, inputs) = config(&part(32).matmul(&part(3).transpose(0, 1)));
     assert_eq!((found.offsets, found.copied), ([64, 6], [false, false]));
     assert_eq!((found.matmul.a.alignment, found.matmul.b.alignment), (64, 2));
-    assert!(found.matmul.b.transposed && found.matmul.b.stride == 96 && found.matmul.input == Element::Bf16);
+    assert!(found.matmul.b.transposed && found.matmul.b.stride == 96 && found.matmul.input == ElementType::Bf16);
     assert_eq!(inputs.each_ref().map(|t| t.0.id), [qkv.0.id; 2]);
     assert_eq!([0, 1, 6, 16, 256, 768, 4096].map(alignment), [128, 1, 2, 16, 128, 128, 128]);
 }
@@ -142,10 +142,10 @@ fn tf32_applies_to_f32_only_and_only_if_requested() {
         let product = input(&[2, 3], dtype).matmul(&input(&[3, 4], dtype));
         configure(product.node().unwrap(), mode).unwrap().0.matmul.compute
     };
-    assert_eq!(compute(DType::F32, MatmulMode::Library), Compute::F32);
-    assert_eq!(compute(DType::F32, MatmulMode::Tf32), Compute::Tf32);
-    assert_eq!(compute(DType::F16, MatmulMode::Tf32), Compute::F32);
-    assert_eq!(compute(DType::F64, MatmulMode::Tf32), Compute::F64);
+    assert_eq!(compute(DType::F32, MatmulMode::Library), ComputeType::F32);
+    assert_eq!(compute(DType::F32, MatmulMode::Tf32), ComputeType::Tf32);
+    assert_eq!(compute(DType::F16, MatmulMode::Tf32), ComputeType::F32);
+    assert_eq!(compute(DType::F64, MatmulMode::Tf32), ComputeType::F64);
 }
 
 #[test]

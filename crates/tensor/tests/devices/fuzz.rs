@@ -1,6 +1,6 @@
 //! Random kernels on a device, bitwise equal to the interpreter.
 
-use bornite::ir::{Access, Layout, Scalar, Value, peek, poke};
+use bornite::ir::{Access, Layout, Scalar, Value, load_scalar, store_scalar};
 use bornite::{Device, Tensor};
 
 use crate::Outcome;
@@ -16,14 +16,14 @@ fn results(tensor: &Tensor, layout: &Layout) -> bornite::Result<Vec<u64>> {
     }
     let mut words = vec![0; tensor.to_vec::<u8>()?.len().div_ceil(8)];
     for (n, byte) in tensor.to_vec::<u8>()?.into_iter().enumerate() {
-        poke(&mut words, n, Value::int(Scalar::U8, byte as i64));
+        store_scalar(&mut words, n, Value::int(Scalar::U8, byte as i64));
     }
     let elements = words.len() * 8 / layout.bytes;
     let cells =
         (0..elements).flat_map(|n| layout.offsets.iter().map(move |(at, scalar)| (n * layout.bytes + at, *scalar)));
     Ok(cells
         .map(|(byte, scalar)| {
-            let value = peek(&words, byte, scalar);
+            let value = load_scalar(&words, byte, scalar);
             if scalar.is_float() && value.as_f64().is_nan() { u64::MAX } else { value.bits() }
         })
         .collect())
@@ -54,16 +54,16 @@ pub fn random_kernels(device: Device) -> Outcome {
                 .map(|p| {
                     // Components in order, or bytes for structs of several types.
                     let layout = p.ty.layout(&kernel.structs);
-                    let elements = kernel.span(&p.dims, &firsts).map_or(0, |span| span.elements as usize);
+                    let elements = kernel.memory_span(&p.dims, &firsts).map_or(0, |span| span.elements as usize);
                     let mut words = vec![0; (elements * layout.bytes).div_ceil(8)];
                     for (n, (offset, scalar)) in (0..elements).flat_map(|n| layout.offsets.iter().map(move |o| (n, *o)))
                     {
-                        poke(&mut words, n * layout.bytes + offset, random.value(scalar));
+                        store_scalar(&mut words, n * layout.bytes + offset, random.value(scalar));
                     }
                     let first = layout.offsets[0].1;
                     let dtype = if layout.offsets.iter().all(|(_, s)| *s == first) { first } else { Scalar::U8 };
                     let count = elements * layout.bytes / dtype.bytes();
-                    tensor(&(0..count).map(|n| peek(&words, n * dtype.bytes(), dtype)).collect::<Vec<_>>(), device)
+                    tensor(&(0..count).map(|n| load_scalar(&words, n * dtype.bytes(), dtype)).collect::<Vec<_>>(), device)
                 })
                 .collect();
             let written = run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>(), &values, device)?;

@@ -2,7 +2,7 @@
 
 use bornite::Device;
 use bornite::ir::{Arg, Emit, Op, Scalar, interp};
-use bornite_codegen::cuda::{self, Spelling};
+use bornite_codegen::cuda::{self, MathMode};
 
 use crate::Outcome;
 use crate::random::Random;
@@ -55,7 +55,7 @@ pub fn within_bounds(device: Device) -> Outcome {
                 types.iter().map(|&s| samples(s, &mut random).iter().map(|v| v.bits()).collect()).collect();
             let words: Vec<Vec<u64>> = columns.iter().map(|c| packed(scalar, c)).collect();
 
-            let text = cuda::print_as(&kernel(&types)?, Spelling::Native);
+            let text = cuda::print_with(&kernel(&types)?, MathMode::Native);
             let cubin = bornite_cuda::compile(&name, &text, &gpu.info().arch())?;
             let symbol = cuda::symbol(&kernel(&types)?);
             let function = bornite_cuda::Function::load(&gpu, &cubin, &symbol, op.arity() + 1, vec![])?;
@@ -69,11 +69,11 @@ pub fn within_bounds(device: Device) -> Outcome {
             for column in &words {
                 buffers.push(buffer(column)?);
             }
-            let pointers: Vec<bornite_cuda::Pointer> = buffers.iter().map(|buffer| (buffer, 0)).collect();
+            let pointers: Vec<bornite_cuda::DevicePointer> = buffers.iter().map(|buffer| (buffer, 0)).collect();
             // SAFETY: printed from a kernel that reads and writes `count()` elements of each parameter.
             #[allow(unsafe_code)]
             unsafe {
-                function.launch([1024, 1, 1], [cuda::BLOCK, 1, 1], &pointers, &[])?;
+                function.launch([1024, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1], &pointers, &[])?;
             }
             let mut raw = vec![0u8; out.len() * 8];
             buffers[0].download(&mut raw)?;

@@ -1,9 +1,9 @@
 //! Generated kernels compiled by NVRTC, without a GPU: machine code for every architecture, and
 //! readable errors.
 
-use bornite::ir::{Access, Algebra, Builder, Emit, Op, Scalar};
+use bornite::ir::{Access, AlgebraOp, Builder, Emit, Op, Scalar};
 use bornite::{DType, Device, Tensor};
-use bornite_codegen::cuda::{self, Spelling};
+use bornite_codegen::cuda::{self, MathMode};
 use libtest_mimic::Trial;
 
 use crate::Outcome;
@@ -56,7 +56,7 @@ fn every_row_compiles() -> Outcome {
                 let kernel = b.finish()?;
                 program += &format!("namespace n{count} {{\n{}}}\n", cuda::print(&kernel));
                 if op.row().native.is_some() {
-                    let native = cuda::print_as(&kernel, Spelling::Native);
+                    let native = cuda::print_with(&kernel, MathMode::Native);
                     let symbol = cuda::symbol(&kernel);
                     let native = native.replace(&format!("\n{symbol}("), &format!("\nnative_{symbol}("));
                     program += &format!("namespace m{count} {{\n{native}}}\n");
@@ -65,7 +65,7 @@ fn every_row_compiles() -> Outcome {
             }
         }
     }
-    for &row in Algebra::ALL {
+    for &row in AlgebraOp::ALL {
         for scalar in Scalar::ALL {
             for case in crate::algebra::signatures(row, scalar) {
                 let kernel = crate::algebra::kernel(row, &case, 1000)?;
@@ -120,7 +120,7 @@ fn kernels_of_tensors_compile() -> Outcome {
         ("transpose", vec![matrix(4096, 4096, DType::F32).t()]),
     ] {
         for kernel in bornite::plan::gpu_kernels(&tensors)? {
-            let text = cuda::print_as(&kernel, Spelling::Native);
+            let text = cuda::print_with(&kernel, MathMode::Native);
             let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
         }

@@ -1,7 +1,7 @@
 //! The templates of `bornite-ir` on every device: against plain loops, and bitwise equal to the
 //! interpreter in both thread orders.
 
-use bornite::ir::interp::{Options, Order, run_with};
+use bornite::ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
 use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
 use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 
@@ -19,7 +19,7 @@ fn everywhere<T: Element + PartialEq>(
     let tensors: Vec<Tensor> = inputs.iter().map(|data| Tensor::from_slice(data, &[data.len()], device)).collect();
     let outputs = run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), &[], device)?;
     let found = outputs[0].to_vec::<T>()?;
-    for order in [Order::Forward, Order::Reverse] {
+    for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
         let mut given = inputs.iter();
         let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
             .map(|p| match p.access {
@@ -30,7 +30,7 @@ fn everywhere<T: Element + PartialEq>(
         let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();
-        run_with(kernel, &mut args, Options { order, max_statements: Some(1 << 20), ..Options::default() })?;
+        run_with(kernel, &mut args, InterpreterOptions { order, max_statements: Some(1 << 20), ..InterpreterOptions::default() })?;
         let written = kernel.params.iter().position(|p| p.access != Access::Read).unwrap_or(0);
         let expected = T::unpack(&memory[written], found.len()).unwrap_or_default();
         if found != expected {

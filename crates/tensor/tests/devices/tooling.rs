@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bornite::ir::{Kernel, Param, Scalar, templates};
-use bornite::tune::{Choice, Mode, Outcome as Tried, Store, Tuner};
+use bornite::tune::{Choice, TuneMode, TrialOutcome, TuningStore, Tuner};
 use bornite::{
     Device, Tensor,
     kernel::{CustomKernel, KernelArg, Launch, array_dtype, tune_kernels},
@@ -14,7 +14,7 @@ use bornite::{
 use crate::Outcome;
 
 /// The products with this number of operations on a device.
-fn products(report: &profile::Report, device: Device, flops: usize) -> Vec<profile::TimedSpan> {
+fn products(report: &profile::ProfileReport, device: Device, flops: usize) -> Vec<profile::TimedSpan> {
     let spans = report.spans.iter().filter(|span| span.flops == Some(flops as u64));
     spans.filter(|span| span.device == device.to_string()).cloned().collect()
 }
@@ -33,16 +33,16 @@ pub fn profiles_list_kernels_and_copies(device: Device) -> Outcome {
     let products = products(&report, device, 2 * 61 * 61 * 67);
     assert_eq!(products.len(), 3, "a traced step runs kernel by kernel while it is profiled");
     for span in products {
-        assert!(span.name == "matmul_f32" && span.place.as_ref().is_some_and(|place| place.contains("tooling.rs")));
+        assert!(span.name == "matmul_f32" && span.location.as_ref().is_some_and(|place| place.contains("tooling.rs")));
         assert!(span.duration_ms > 0.0 && span.duration_ms < report.wall_ms, "{span:?}");
         assert!(span.start_ms >= report.start_ms - 1.0 && span.start_ms <= report.start_ms + report.wall_ms + 1.0);
     }
     if let Device::Cuda(_) = device {
         let copies = |kind| report.spans.iter().filter(|span| span.kind == kind).count();
-        assert!(copies(profile::Kind::Upload) >= 2 && copies(profile::Kind::Download) >= 3);
+        assert!(copies(profile::WorkKind::Upload) >= 2 && copies(profile::WorkKind::Download) >= 3);
         assert!(report.memory.iter().any(|sample| sample.device == device.to_string() && sample.used_bytes > 0));
         let row = report.rows.iter().find(|row| row.name == "matmul_f32" && row.device == device.to_string());
-        assert!(row.and_then(|row| row.roof_share).is_some_and(|share| share > 0.0 && share < 1.0), "{report}");
+        assert!(row.and_then(|row| row.roofline_fraction).is_some_and(|share| share > 0.0 && share < 1.0), "{report}");
     }
     // After the scope the step is replayed as a graph again, to the same values.
     assert_eq!(step.call(&[a, b])?[0].to_vec::<f32>()?[0], 67.0 * 0.25);
@@ -150,10 +150,10 @@ pub fn kernels_are_tuned(device: Device) -> Outcome {
         .map(|tile| Ok((Choice::new().with("tile", tile as i64), CustomKernel::from_ir(matmul(tile)?)?)))
         .collect::<bornite::Result<_>>()?;
     let sets: Vec<_> = (0..2).map(|set| Ok(arguments(&matmul(8)?, set, device))).collect::<bornite::Result<_>>()?;
-    let tuner = Tuner::new(Mode::Tune, Store::nowhere());
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
     let found = tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5)?;
     let record = found.record.ok_or("nothing was measured")?;
-    assert!(record.trials.iter().all(|trial| matches!(trial.outcome, Tried::Timed { .. })), "{record}");
+    assert!(record.trials.iter().all(|trial| matches!(trial.outcome, TrialOutcome::Timed { .. })), "{record}");
     assert!(record.best_ms().is_some_and(|ms| ms > 0.0), "{record}");
     assert!(!tune_kernels(&tuner, &variants, Launch::default(), &sets, 1e-5)?.measured);
     Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bornite::{Device, ops::bf16};
-use bornite_cuda::blas::{Algorithm, Call, Element, Epilogue, Matmul, Operand, Plan, unsupported};
+use bornite_cuda::blas::{Algorithm, MatmulArgs, ElementType, Epilogue, Matmul, MatrixLayout, MatmulPlan, is_unsupported};
 use bornite_cuda::{Buffer, Graph};
 
 use crate::Outcome;
@@ -36,33 +36,33 @@ pub fn factors_and_algorithms(_: Device) -> Outcome {
     let (m, n, k) = (24, 40, 16);
     let (a, b, c) = (whole_numbers(m * k, 1), whole_numbers(k * n, 2), whole_numbers(m * n, 3));
     let product = naive(&a, &b, m, n, k);
-    let matmul = Matmul::new(m as u64, n as u64, k as u64, Element::F32);
+    let matmul = Matmul::new(m as u64, n as u64, k as u64, ElementType::F32);
     let (at, bt, ct) = (upload(&device, &a)?, upload(&device, &b)?, upload(&device, &c)?);
-    let first = Plan::new(&device, &matmul)?;
+    let first = MatmulPlan::new(&device, &matmul)?;
     let mut algorithms: Vec<Algorithm> = first.algorithms(8)?;
     assert!(!algorithms.is_empty() && algorithms.len() <= 8);
     println!("{} algorithms for {matmul}, the first with {:?}", algorithms.len(), algorithms[0]);
     algorithms.truncate(4);
     for algorithm in algorithms {
-        let plan = Plan::with_algorithm(&device, &matmul, &algorithm)?;
-        assert_eq!(plan.algorithm().words(), algorithm.words());
+        let plan = MatmulPlan::with_algorithm(&device, &matmul, &algorithm)?;
+        assert_eq!(plan.algorithm().data(), algorithm.data());
         for (alpha, beta) in [(1.0, 0.0), (0.5, 0.0), (-2.0, 1.0), (0.0, 3.0)] {
             let d = upload(&device, &vec![f32::NAN; m * n])?;
-            let call = Call { alpha, beta, c: Some((&ct, 0)), ..Call::new((&at, 0), (&bt, 0), (&d, 0)) };
+            let call = MatmulArgs { alpha, beta, c: Some((&ct, 0)), ..MatmulArgs::new((&at, 0), (&bt, 0), (&d, 0)) };
             plan.run(&call)?;
             let expected = product.iter().zip(&c).map(|(p, c)| alpha as f32 * p + beta as f32 * c);
             assert_eq!(download(&d)?, expected.collect::<Vec<_>>(), "alpha {alpha}, beta {beta}, {algorithm:?}");
         }
         // Accumulates into the output.
         let d = upload(&device, &c)?;
-        plan.run(&Call { beta: 1.0, ..Call::new((&at, 0), (&bt, 0), (&d, 0)) })?;
+        plan.run(&MatmulArgs { beta: 1.0, ..MatmulArgs::new((&at, 0), (&bt, 0), (&d, 0)) })?;
         assert_eq!(download(&d)?, product.iter().zip(&c).map(|(p, c)| p + c).collect::<Vec<_>>());
     }
     // An algorithm for aligned operands must not run on others, which the library does not check.
-    let unaligned = Matmul { a: Operand { alignment: 4, ..matmul.a }, ..matmul };
-    let rejected = Plan::with_algorithm(&device, &unaligned, &first.algorithm()).err().ok_or("a plan")?;
+    let unaligned = Matmul { a: MatrixLayout { alignment: 4, ..matmul.a }, ..matmul };
+    let rejected = MatmulPlan::with_algorithm(&device, &unaligned, &first.algorithm()).err().ok_or("a plan")?;
     assert!(rejected.to_string().contains("bytes, found [4, 256, 256]"), "{rejected}");
-    let same = (Plan::cached(&device, &matmul)?, Plan::cached(&device, &matmul)?);
+    let same = (MatmulPlan::cached(&device, &matmul)?, MatmulPlan::cached(&device, &matmul)?);
     assert!(Arc::ptr_eq(&same.0, &same.1), "equal products share a plan");
     Ok(())
 }
@@ -72,11 +72,11 @@ pub fn captured_products(_: Device) -> Outcome {
     let device = bornite_cuda::Device::open(0)?;
     let (m, n, k) = (32, 48, 64);
     let (a, b) = (whole_numbers(m * k, 4), whole_numbers(k * n, 5));
-    let matmul = Matmul::new(m as u64, n as u64, k as u64, Element::F32);
-    let plan = Arc::new(Plan::new(&device, &matmul)?);
+    let matmul = Matmul::new(m as u64, n as u64, k as u64, ElementType::F32);
+    let plan = Arc::new(MatmulPlan::new(&device, &matmul)?);
     let [at, bt] = [upload(&device, &a)?, upload(&device, &b)?].map(Arc::new);
     let d = Arc::new(upload(&device, &vec![0.0; m * n])?);
-    let run = || plan.run(&Call::new((&at, 0), (&bt, 0), (&d, 0)));
+    let run = || plan.run(&MatmulArgs::new((&at, 0), (&bt, 0), (&d, 0)));
     run()?; // loads the library's code, which a capture cannot
     let kept: Vec<Arc<dyn std::any::Any + Send + Sync>> = vec![at.clone(), bt.clone(), d.clone(), plan.clone()];
     // SAFETY: these are the buffers that `run` uses.
@@ -86,8 +86,8 @@ pub fn captured_products(_: Device) -> Outcome {
     assert_eq!(download(&d)?, naive(&a, &b, m, n, k));
     // SAFETY: nothing runs, since planning fails.
     let planned = unsafe {
-        let other = Matmul::new(3, 3, 3, Element::F32);
-        Graph::capture::<bornite_cuda::Error>(&device, vec![], || Plan::new(&device, &other).map(drop))
+        let other = Matmul::new(3, 3, 3, ElementType::F32);
+        Graph::capture::<bornite_cuda::Error>(&device, vec![], || MatmulPlan::new(&device, &other).map(drop))
     };
     assert!(planned.err().is_some_and(|e| e.to_string().contains("is not possible during the capture of a CUDA graph")));
     Ok(())
@@ -101,9 +101,9 @@ fn gelu(x: f64) -> (f64, f64) {
 }
 
 pub fn epilogues(_: Device) -> Outcome {
-    epilogues_of(Element::Bf16, 2e-2)?;
-    match epilogues_of(Element::F32, 1e-4) {
-        Err(TestError::Library(why)) if unsupported(&why) => println!("not all epilogues are there in f32: {why}"),
+    epilogues_of(ElementType::Bf16, 2e-2)?;
+    match epilogues_of(ElementType::F32, 1e-4) {
+        Err(TestError::Library(why)) if is_unsupported(&why) => println!("not all epilogues are there in f32: {why}"),
         other => other?,
     }
     Ok(())
@@ -130,12 +130,12 @@ impl std::fmt::Display for TestError {
     }
 }
 
-fn epilogues_of(element: Element, tolerance: f64) -> Result<(), TestError> {
+fn epilogues_of(element: ElementType, tolerance: f64) -> Result<(), TestError> {
     let device = bornite_cuda::Device::open(0)?;
     let (m, n, k) = (24, 32, 16);
     let small = |count, salt| whole_numbers(count, salt).iter().map(|x| x / 8.0).collect::<Vec<f32>>();
     let put = |data: &[f32]| match element {
-        Element::F32 => upload(&device, data),
+        ElementType::F32 => upload(&device, data),
         _ => {
             let bytes: Vec<u8> = data.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect();
             let buffer = Buffer::new(&device, bytes.len())?;
@@ -144,7 +144,7 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), TestError> {
     };
     let near = |what: &str, found: &Buffer, expected: &[f64]| -> Result<(), TestError> {
         let found = match element {
-            Element::F32 => download(found)?,
+            ElementType::F32 => download(found)?,
             _ => {
                 let mut bytes = vec![0; found.bytes()];
                 found.download(&mut bytes)?;
@@ -166,27 +166,27 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), TestError> {
     let (at, bt, bias) = (put(&a)?, put(&b)?, put(&bias)?);
     let (d, aux, sums) = (put(&vec![0.0; m * n])?, put(&vec![0.0; m * n])?, put(&vec![0.0; n])?);
     let plan =
-        |epilogue| Plan::new(&device, &Matmul { epilogue, ..Matmul::new(m as u64, n as u64, k as u64, element) });
-    let call = Call::new((&at, 0), (&bt, 0), (&d, 0));
-    plan(Epilogue::Bias)?.run(&Call { bias: Some((&bias, 0)), ..call })?;
+        |epilogue| MatmulPlan::new(&device, &Matmul { epilogue, ..Matmul::new(m as u64, n as u64, k as u64, element) });
+    let call = MatmulArgs::new((&at, 0), (&bt, 0), (&d, 0));
+    plan(Epilogue::Bias)?.run(&MatmulArgs { bias: Some((&bias, 0)), ..call })?;
     near("bias", &d, &before)?;
     let gelus: Vec<f64> = before.iter().map(|&x| gelu(x).0).collect();
-    plan(Epilogue::BiasGelu)?.run(&Call { bias: Some((&bias, 0)), ..call })?;
+    plan(Epilogue::BiasGelu)?.run(&MatmulArgs { bias: Some((&bias, 0)), ..call })?;
     near("gelu", &d, &gelus)?;
     let with_aux = plan(Epilogue::BiasGeluAux)?;
-    with_aux.run(&Call { bias: Some((&bias, 0)), aux: Some((&aux, 0)), ..call })?;
+    with_aux.run(&MatmulArgs { bias: Some((&bias, 0)), aux: Some((&aux, 0)), ..call })?;
     near("gelu with saved input", &d, &gelus)?;
     near("input of gelu", &aux, &before)?;
     if !with_aux.run(&call).is_err_and(|e| e.to_string().contains("needs a bias or an auxiliary matrix")) {
         return Err(TestError::Wrong("an epilogue ran without its bias".into()));
     }
-    plan(Epilogue::Dgelu)?.run(&Call { aux: Some((&aux, 0)), ..call })?;
+    plan(Epilogue::Dgelu)?.run(&MatmulArgs { aux: Some((&aux, 0)), ..call })?;
     let gradients: Vec<f64> = before.iter().zip(&product).map(|(&x, &p)| gelu(x).1 * p).collect();
     near("gradient of gelu", &d, &gradients)?;
-    plan(Epilogue::DgeluBiasGradient)?.run(&Call { aux: Some((&aux, 0)), bias: Some((&sums, 0)), ..call })?;
+    plan(Epilogue::DgeluBiasGradient)?.run(&MatmulArgs { aux: Some((&aux, 0)), bias: Some((&sums, 0)), ..call })?;
     let columns = |x: &[f64], rows: usize| (0..n).map(|j| (0..rows).map(|i| x[i * n + j]).sum()).collect::<Vec<f64>>();
     near("its bias gradient", &sums, &columns(&gradients, m))?;
-    plan(Epilogue::BiasGradient)?.run(&Call { bias: Some((&sums, 0)), ..call })?;
+    plan(Epilogue::BiasGradient)?.run(&MatmulArgs { bias: Some((&sums, 0)), ..call })?;
     let wide: Vec<f64> = b.iter().map(|&x| f64::from(x)).collect();
     near("the bias gradient", &sums, &columns(&wide, k))?;
     near("the product beside it", &d, &product)
@@ -194,22 +194,22 @@ fn epilogues_of(element: Element, tolerance: f64) -> Result<(), TestError> {
 
 pub fn invalid_calls_are_errors(_: Device) -> Outcome {
     let device = bornite_cuda::Device::open(0)?;
-    let plan = Plan::new(&device, &Matmul::new(4, 4, 4, Element::F32))?;
+    let plan = MatmulPlan::new(&device, &Matmul::new(4, 4, 4, ElementType::F32))?;
     let [full, short] = [16, 15].map(|count| upload(&device, &vec![1.0; count]));
     let (full, short, d) = (full?, short?, upload(&device, &[0.0; 16])?);
-    let rejected = |call: &Call<'_>, words: &str| {
+    let rejected = |call: &MatmulArgs<'_>, words: &str| {
         let text = plan.run(call).map_or_else(|e| e.to_string(), |()| "it ran".into());
         assert!(text.contains(words) && text.contains("CUBLAS_STATUS_INVALID_VALUE"), "{words}: {text}");
     };
-    rejected(&Call::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
-    rejected(&Call::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
-    rejected(&Call::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
-    rejected(&Call::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
+    rejected(&MatmulArgs::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
+    rejected(&MatmulArgs::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
+    rejected(&MatmulArgs::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
+    rejected(&MatmulArgs::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
     let large = upload(&device, &[1.0; 32])?;
-    rejected(&Call::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
-    plan.run(&Call::new((&full, 0), (&full, 0), (&d, 0)))?;
+    rejected(&MatmulArgs::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
+    plan.run(&MatmulArgs::new((&full, 0), (&full, 0), (&d, 0)))?;
     assert_eq!(download(&d)?, [4.0; 16]);
-    let wrong = Matmul { a: Operand::rows(3), ..Matmul::new(4, 4, 4, Element::F32) };
-    assert!(Plan::new(&device, &wrong).is_err_and(|e| e.to_string().contains("do not fit a stride of 3")));
+    let wrong = Matmul { a: MatrixLayout::rows(3), ..Matmul::new(4, 4, 4, ElementType::F32) };
+    assert!(MatmulPlan::new(&device, &wrong).is_err_and(|e| e.to_string().contains("do not fit a stride of 3")));
     Ok(())
 }

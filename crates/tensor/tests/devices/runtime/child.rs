@@ -117,7 +117,7 @@ fn fraction() -> Outcome {
     assert!((gpu.pool().limits().fraction - 0.1).abs() < 1e-9);
     let huge = Tensor::zeros(&[total / 5 / 4], bornite::DType::F32, device);
     match huge.realize() {
-        Err(bornite::Error::Cuda(Error::Exhausted(shortage))) => {
+        Err(bornite::Error::Cuda(Error::OutOfMemory(shortage))) => {
             assert!(shortage.to_string().contains("0.1 of the device's memory"), "{shortage}")
         }
         other => return Err(format!("a fifth of the memory within a tenth: {other:?}").into()),
@@ -145,7 +145,7 @@ fn debug() -> Outcome {
     launch(&sound, 999)?;
     sound.free()?;
     for by_drop in [false, true] {
-        let spoiled = Buffer::tagged(&device, 1000, tag)?;
+        let spoiled = Buffer::with_tag(&device, 1000, tag)?;
         launch(&spoiled, 1010)?;
         let found = if by_drop {
             drop(spoiled);
@@ -153,7 +153,7 @@ fn debug() -> Outcome {
         } else {
             spoiled.free()
         };
-        let Err(Error::Overrun { tag, offset: 10, bytes: 1000, asked_at }) = found else {
+        let Err(Error::Overrun { tag, offset: 10, bytes: 1000, allocated_at: asked_at }) = found else {
             return Err(format!("{found:?}").into());
         };
         assert!(tag == "the spoiled one" && asked_at.contains("child.rs"), "{tag} {asked_at}");

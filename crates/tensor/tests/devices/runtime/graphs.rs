@@ -3,37 +3,37 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_cuda::{Argument, Buffer, Device, Error, Geometry, Graph, Prepared, Updated};
+use bornite_cuda::{GraphArgument, Buffer, Device, Error, LaunchConfig, Graph, PreparedLaunch, GraphUpdate};
 
 use super::kernels::{self, buffer, load, read};
 use crate::Outcome;
 
 const WORDS: u32 = 1024;
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: LaunchConfig = LaunchConfig {
     grid: [4, 1, 1],
     block: [256, 1, 1],
     shared_bytes: 0,
     cluster: None,
     cooperative: false,
-    overlaps_previous: false,
+    programmatic_dependent_launch: false,
 };
 
 /// A launch of x = x * m + c.
-fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<Prepared, Error> {
+fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<PreparedLaunch, Error> {
     function.prepare(GEOMETRY, &[(x.clone(), 0)], &[&m.to_ne_bytes(), &c.to_ne_bytes(), &WORDS.to_ne_bytes()])
 }
 
 /// Captures each of the launches in turn, `count` in all.
-fn captured(device: &Arc<Device>, launches: &[Prepared], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
+fn captured(device: &Arc<Device>, launches: &[PreparedLaunch], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
     // SAFETY: the buffers and the function are retained, and the kernel accesses only their words.
     unsafe {
         Graph::capture(device, keep(launches, kept), || {
-            launches.iter().cycle().take(count).try_for_each(|launch| launch.fire())
+            launches.iter().cycle().take(count).try_for_each(|launch| launch.launch())
         })
     }
 }
 
-fn keep(launches: &[Prepared], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
+fn keep(launches: &[PreparedLaunch], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
     let functions = launches.iter().map(|launch| launch.function().clone() as Arc<dyn Any + Send + Sync>);
     functions.chain([buffer.clone() as _]).collect()
 }
@@ -55,7 +55,7 @@ pub fn replays_equal_eager(device: &Arc<Device>) -> Outcome {
     for _ in 0..replays {
         for launch in for_eager.iter().cycle().take(200) {
             // SAFETY: the kernel accesses only the words of the buffer.
-            unsafe { launch.fire()? };
+            unsafe { launch.launch()? };
         }
     }
     assert_eq!(read(&graphed)?, read(&eager)?);
@@ -85,21 +85,21 @@ pub fn update(device: &Arc<Device>) -> Outcome {
     // The same topology with another buffer and other values.
     let on_y = [affine(&function, &y, 10, 3)?];
     // SAFETY: as in `captured`.
-    let updated = unsafe { graph.update(keep(&on_y, &y), || (0..3).try_for_each(|_| on_y[0].fire())) };
-    assert_eq!(updated.map_err(|e: Error| e)?, Updated::InPlace);
+    let updated = unsafe { graph.update(keep(&on_y, &y), || (0..3).try_for_each(|_| on_y[0].launch())) };
+    assert_eq!(updated.map_err(|e: Error| e)?, GraphUpdate::InPlace);
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15, 1333));
     // Another number of launches.
     // SAFETY: as above.
-    let updated = unsafe { graph.update(keep(&on_x, &x), || (0..5).try_for_each(|_| on_x[0].fire())) };
-    assert_eq!((updated.map_err(|e: Error| e)?, graph.nodes()), (Updated::Rebuilt, 5));
+    let updated = unsafe { graph.update(keep(&on_x, &x), || (0..5).try_for_each(|_| on_x[0].launch())) };
+    assert_eq!((updated.map_err(|e: Error| e)?, graph.nodes()), (GraphUpdate::Rebuilt, 5));
     graph.launch()?;
     assert_eq!((read(&x)?[0], read(&y)?[0]), (15 * 32 + 31, 1333));
     // A failed update does not change the graph.
     // SAFETY: as above.
     let failed = unsafe {
         graph.update(vec![], || {
-            on_y[0].fire()?;
+            on_y[0].launch()?;
             Err(Error::Disassembler("made to fail".into()))
         })
     };
@@ -114,8 +114,8 @@ pub fn update(device: &Arc<Device>) -> Outcome {
 /// Arguments, which a graph does not retain: each launch gets a buffer at the captured address.
 pub fn arguments(device: &Arc<Device>) -> Outcome {
     const BYTES: usize = 4 * WORDS as usize;
-    fn entire_buffer(buffer: &Buffer) -> Argument<'_> {
-        Argument { buffer, offset: 0, bytes: buffer.bytes() }
+    fn entire_buffer(buffer: &Buffer) -> GraphArgument<'_> {
+        GraphArgument { buffer, offset: 0, bytes: buffer.bytes() }
     }
     let function = load(device, kernels::AFFINE_TO)?;
     let y = buffer(device, &[0; WORDS as usize])?;
@@ -134,8 +134,8 @@ pub fn arguments(device: &Arc<Device>) -> Outcome {
     };
     rejected(graph.launch(), "the graph was captured with 1 argument, but the launch has 0");
     rejected(graph.launch_with(&[entire_buffer(&other)]), "argument 0 was 4096 bytes at");
-    rejected(graph.launch_with(&[Argument { bytes: BYTES - 8, ..entire_buffer(&x) }]), "now it is 4088 at");
-    rejected(graph.launch_with(&[Argument { offset: 8, ..entire_buffer(&x) }]), "4096 bytes at offset 8 exceed");
+    rejected(graph.launch_with(&[GraphArgument { bytes: BYTES - 8, ..entire_buffer(&x) }]), "now it is 4088 at");
+    rejected(graph.launch_with(&[GraphArgument { offset: 8, ..entire_buffer(&x) }]), "4096 bytes at offset 8 exceed");
     assert_eq!(read(&y)?, [7; WORDS as usize], "nothing was launched");
     // An argument that is dropped while the launch may still run, and another at its address.
     let address = x.address();
@@ -156,7 +156,7 @@ pub fn arguments(device: &Arc<Device>) -> Outcome {
     println!("an argument had the address of the one before {found} times");
     // SAFETY: as above.
     let updated = unsafe { graph.update_with::<Error>(kept(), &[entire_buffer(&other)], || run(&other))? };
-    assert_eq!(updated, Updated::InPlace);
+    assert_eq!(updated, GraphUpdate::InPlace);
     graph.launch_with(&[entire_buffer(&other)])?;
     assert_eq!(read(&y)?, [21; WORDS as usize]);
     Ok(())
@@ -180,7 +180,7 @@ pub fn capture_neither_allocates_nor_frees(device: &Arc<Device>) -> Outcome {
             std::thread::scope(|scope| scope.spawn(|| buffer(device, &[3; 64]).and_then(|b| read(&b))).join())
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 .map(|found| assert_eq!(found, [3; 64]))?;
-            launch[0].fire()
+            launch[0].launch()
         })
     };
     let mut graph = graph?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bornite_cuda::pool::{Backing, DriverBacking, Tag};
-use bornite_cuda::{Buffer, Device, Error, Geometry, Pinned, Pool, Stream};
+use bornite_cuda::{Buffer, Device, Error, LaunchConfig, PinnedBuffer, Pool, Stream};
 
 use super::kernels::{self, buffer, load};
 use crate::Outcome;
@@ -24,7 +24,7 @@ pub fn buffers_round_trip(device: &Arc<Device>) -> Outcome {
     for bytes in [0, 1, 4, 511, 512, 513, 1 << 20, (4 << 20) - 1, (4 << 20) + 1, (16 << 20) + 3, (40 << 20) + 7] {
         let data = noise(&mut random, bytes);
         let tag = device.pool().tag("round trip");
-        let first = Buffer::tagged(device, bytes, tag)?;
+        let first = Buffer::with_tag(device, bytes, tag)?;
         first.upload(&data)?;
         let second = Buffer::new(device, bytes)?;
         second.copy_from(&first)?;
@@ -50,13 +50,13 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
     let (word, side) = (buffer(device, &[0])?, Stream::new(device)?);
     let data = noise(&mut Random::fresh(), 1 << 20);
     for (from_side, to_side) in [(true, false), (false, true)] {
-        let made = |on_side| if on_side { Buffer::on(&side, data.len()) } else { Buffer::new(device, data.len()) };
+        let made = |on_side| if on_side { Buffer::on_stream(&side, data.len()) } else { Buffer::new(device, data.len()) };
         let (from, to) = (made(from_side)?, made(to_side)?);
         to.upload(&vec![0; data.len()])?;
         // The other stream is busy when the copy is submitted to the default stream.
-        let (busy, geometry) = (kernels::values(&[50_000, 1]), Geometry::new([1; 3], [1; 3]));
+        let (busy, geometry) = (kernels::values(&[50_000, 1]), LaunchConfig::new([1; 3], [1; 3]));
         // SAFETY: the kernel writes the one word.
-        unsafe { spin.launch_as(&geometry, Some(&side), &[(&word, 0)], &busy)? };
+        unsafe { spin.launch_with(&geometry, Some(&side), &[(&word, 0)], &busy)? };
         if from_side {
             from.upload_on(&side, &data)?;
         } else {
@@ -67,7 +67,7 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
         // Likely the same memory, which that stream could overwrite immediately without the
         // dependency.
         drop(from);
-        Buffer::on(&side, data.len())?.upload_on(&side, &vec![2; data.len()])?;
+        Buffer::on_stream(&side, data.len())?.upload_on(&side, &vec![2; data.len()])?;
         let mut back = vec![0; data.len()];
         to.download(&mut back)?;
         assert!(back == data, "the copy did not wait: from the other stream's memory {from_side}, to it {to_side}");
@@ -77,14 +77,14 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
 
 pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
     let mut random = Random::fresh();
-    let (up, down) = (Stream::up(device), Stream::down(device));
+    let (up, down) = (Stream::h2d(device), Stream::d2h(device));
     for bytes in [0, 1, 4097, (32 << 20) + 5] {
         let data = noise(&mut random, bytes);
-        let there = Buffer::on(&up, bytes)?;
-        let (_, up_ms) = up.upload(Pinned::from_bytes(device, &data)?, &there)?.finish()?;
+        let there = Buffer::on_stream(&up, bytes)?;
+        let (_, up_ms) = up.upload(PinnedBuffer::from_bytes(device, &data)?, &there)?.finish()?;
         let copy = Buffer::new(device, bytes)?;
         let (_, copy_ms) = up.copy(&there, &copy)?.finish()?;
-        let back = down.download(&copy, Pinned::new(device, bytes)?)?;
+        let back = down.download(&copy, PinnedBuffer::new(device, bytes)?)?;
         let (back, down_ms) = back.finish()?;
         assert!(*back == data[..], "{bytes} bytes came back changed");
         assert!(up_ms >= 0.0 && copy_ms >= 0.0 && down_ms >= 0.0);
@@ -96,7 +96,7 @@ pub fn pinned_copies(device: &Arc<Device>) -> Outcome {
         drop(up.upload(back, &there)?);
     }
     let odd = Buffer::new(device, 8)?;
-    assert!(up.upload(Pinned::new(device, 4)?, &odd).is_err(), "lengths must agree");
+    assert!(up.upload(PinnedBuffer::new(device, 4)?, &odd).is_err(), "lengths must agree");
     let (_, ms) = device.timed(|| odd.upload(&[1; 8]))?;
     assert!(ms >= 0.0);
     Ok(())
@@ -108,9 +108,9 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let spin = load(device, kernels::SPIN)?;
     let word = buffer(device, &[0])?;
     let data = noise(&mut Random::fresh(), 4 << 20);
-    let pinned = Pinned::from_bytes(device, &data)?;
-    let up = Stream::up(device);
-    let there = Buffer::on(&up, data.len())?;
+    let pinned = PinnedBuffer::from_bytes(device, &data)?;
+    let up = Stream::h2d(device);
+    let there = Buffer::on_stream(&up, data.len())?;
     // The first copy of a stream may synchronize the device.
     let (pinned, _) = up.upload(pinned, &there)?.finish()?;
     device.synchronize()?;
@@ -144,7 +144,7 @@ pub fn memory_fraction_limits_allocations(device: &Arc<Device>) -> Outcome {
     let total = device.info().memory_bytes;
     let main = DriverBacking::MAIN;
     match pool.alloc(total / 5, main, Tag::default()) {
-        Err(error @ Error::Exhausted(_)) => {
+        Err(error @ Error::OutOfMemory(_)) => {
             let text = error.to_string();
             assert!(text.contains("0.1 of the device's memory") && text.contains("raise the limit"), "{text}");
         }
@@ -167,7 +167,7 @@ pub fn out_of_memory_recovers(device: &Arc<Device>) -> Outcome {
         let room = 16 << 30;
         if free > 3 * room {
             let tag = pool.tag("most of it");
-            let most = Buffer::tagged(device, (free - room) as usize, tag)?;
+            let most = Buffer::with_tag(device, (free - room) as usize, tag)?;
             failed.push(Buffer::new(device, (free - room) as usize));
             calls += 1;
             let text = failed[1].as_ref().err().map(ToString::to_string).unwrap_or_default();
@@ -176,7 +176,7 @@ pub fn out_of_memory_recovers(device: &Arc<Device>) -> Outcome {
         }
         for failure in failed {
             match failure {
-                Err(Error::Exhausted(_)) => {}
+                Err(Error::OutOfMemory(_)) => {}
                 Err(other) => return Err(format!("round {round}: {other}").into()),
                 Ok(_) => return Err(format!("round {round}: the request was met").into()),
             }
@@ -202,7 +202,7 @@ pub fn backing_fills_and_compares(device: &Arc<Device>) -> Outcome {
     assert!(backing.fill(address + bytes - 1, 2, 0, main).is_err(), "past the segment");
     let event = backing.record(main)?;
     backing.wait(event)?;
-    assert!(backing.finished(event)?);
+    assert!(backing.is_done(event)?);
     backing.retire(event);
     backing.release(address, bytes, main)?;
     assert!(backing.release(address, bytes, main).is_err(), "released twice");
@@ -229,12 +229,12 @@ pub fn debug_mode_finds_out_of_bounds_writes(device: &Arc<Device>) -> Outcome {
     let affine = load(device, kernels::AFFINE)?;
     let block = buffer(device, &[5; 64])?;
     let prepared = affine.prepare(
-        Geometry::new([1, 1, 1], [64, 1, 1]),
+        LaunchConfig::new([1, 1, 1], [64, 1, 1]),
         &[(block.clone(), 0)],
         &[&[2, 0, 0, 0], &[1, 0, 0, 0], &[64, 0, 0, 0]],
     )?;
     // SAFETY: 64 words, as the kernel accesses.
-    unsafe { prepared.fire()? };
+    unsafe { prepared.launch()? };
     assert_eq!(kernels::read(&block)?, [11; 64]);
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bornite_cuda::{Buffer, Device, Error, Function, Geometry, Pinned, Stream};
+use bornite_cuda::{Buffer, Device, Error, Function, LaunchConfig, PinnedBuffer, Stream};
 
 use super::kernels::{self, load, values, words};
 use crate::Outcome;
@@ -31,8 +31,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn geometry(words: u32) -> Geometry {
-        Geometry::new([words.div_ceil(256).clamp(1, 264), 1, 1], [256, 1, 1])
+    fn geometry(words: u32) -> LaunchConfig {
+        LaunchConfig::new([words.div_ceil(256).clamp(1, 264), 1, 1], [256, 1, 1])
     }
 
     /// Makes the stream wait for the last write to a buffer.
@@ -52,10 +52,10 @@ impl Work<'_> {
         let content: Vec<u32> = (0..words).map(|i| a.wrapping_mul(i).wrapping_add(b)).collect();
         let content = kernels::bytes(&content);
         let target = &self.streams[stream];
-        let buffer = Buffer::on(target, content.len())?;
+        let buffer = Buffer::on_stream(target, content.len())?;
         if random.bits().is_multiple_of(4) {
             // Not waited for: it waits when it is dropped.
-            target.upload(Pinned::from_bytes(self.device, &content)?, &buffer)?;
+            target.upload(PinnedBuffer::from_bytes(self.device, &content)?, &buffer)?;
         } else {
             buffer.upload_on(target, &content)?;
         }
@@ -72,17 +72,17 @@ impl Work<'_> {
             // SAFETY: the buffer has this many words.
             unsafe {
                 let pointers = [(&live.buffer, 0)];
-                self.affine.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
+                self.affine.launch_with(&Work::geometry(live.words), Some(target), &pointers, &values)?;
             }
         } else {
             // Into new memory of that stream; the old buffer is freed while the kernel may still
             // read it.
-            let to = Buffer::on(target, live.buffer.bytes())?;
+            let to = Buffer::on_stream(target, live.buffer.bytes())?;
             let values = values(&[m, c, live.words]);
             // SAFETY: both buffers have this many words.
             unsafe {
                 let pointers = [(&live.buffer, 0), (&to, 0)];
-                self.affine_to.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
+                self.affine_to.launch_with(&Work::geometry(live.words), Some(target), &pointers, &values)?;
             }
             live.buffer = to;
         }
@@ -107,7 +107,7 @@ impl Work<'_> {
         // SAFETY: the buffer has this many words, and the counter is one word.
         unsafe {
             let pointers = [(&live.buffer, 0), (&self.errors, 0)];
-            self.check.launch_as(&Work::geometry(live.words), Some(target), &pointers, &values)?;
+            self.check.launch_with(&Work::geometry(live.words), Some(target), &pointers, &values)?;
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ impl Sweep {
         }
         // Alternates between one, two and five threads, with chunks that split even short rows:
         // results must not depend on it.
-        cpu::set_threads([1, 2, 5][self.count % 3]);
-        cpu::set_chunk([0, 16, 24, 9][self.count / 3 % 4]);
+        cpu::set_num_threads([1, 2, 5][self.count % 3]);
+        cpu::set_chunk_size([0, 16, 24, 9][self.count / 3 % 4]);
         let difference = Array::read(found).map_err(|e| e.to_string()).and_then(|f| compare(&f, expected, bound));
         if let Err(difference) = difference {
             self.fail(format!("{what}, case {case} {:?}: {difference}", CASES.get(case)));
@@ -143,8 +143,8 @@ pub fn every_op(device: Device) -> Outcome {
         family(&mut sweep);
         parts.push(format!("{name} {} in {:.1} s", sweep.count - count, since.elapsed().as_secs_f64()));
     }
-    cpu::set_threads(0);
-    cpu::set_chunk(0);
+    cpu::set_num_threads(0);
+    cpu::set_chunk_size(0);
     let seconds = start.elapsed().as_secs_f64();
     let share = match part() {
         (_, 1) => String::new(),
