@@ -4,10 +4,10 @@
 
 use bornite_data::files::duplicates;
 use bornite_data::ingest::{IngestedKernel, KernelTexts, ingest};
-use bornite_ir::interp::{Options, run_with};
-use bornite_ir::{Arg, Scalar, Value, peek, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{ParamRef, Request};
+use bornite_ir::interp::{InterpreterOptions, run_with};
+use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{ParamRef, LaunchRequest};
 
 const HEAD: &str = "import warp as wp\n\n";
 
@@ -68,8 +68,8 @@ fn launch_rank_is_the_number_of_values_of_tid() {
 /// Runs a row's text like any user's, with float arrays and integers by name; returns the array
 /// `out`.
 fn launch(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads: u32) -> Vec<f32> {
-    let module = Module::parse("row.cu", cuda).unwrap();
-    let mut request = Request::new([threads.div_ceil(64), 1, 1], [64, 1, 1]);
+    let module = CudaModule::parse("row.cu", cuda).unwrap();
+    let mut request = LaunchRequest::new([threads.div_ceil(64), 1, 1], [64, 1, 1]);
     for (name, cells) in arrays {
         request = request.length(name, cells.len() as u64);
     }
@@ -82,7 +82,7 @@ fn launch(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads:
                 let cells = arrays.iter().find(|(found, _)| found == name).unwrap().1;
                 let mut words = vec![0u64; cells.len().div_ceil(2)];
                 for (n, cell) in cells.iter().enumerate() {
-                    poke(&mut words, n * 4, Value::from_f64(Scalar::F32, *cell as f64));
+                    store_scalar(&mut words, n * 4, Value::from_f64(Scalar::F32, *cell as f64));
                 }
                 memory[*n as usize] = words;
             }
@@ -96,10 +96,10 @@ fn launch(cuda: &str, arrays: &[(&str, &[f32])], sizes: &[(&str, i64)], threads:
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    run_with(kernel, &mut args, Options::default()).unwrap_or_else(|fault| panic!("{fault}\n{cuda}"));
+    run_with(kernel, &mut args, InterpreterOptions::default()).unwrap_or_else(|fault| panic!("{fault}\n{cuda}"));
     let out = kernel.params.iter().position(|p| p.name == "out").unwrap();
     let count = arrays.iter().find(|(name, _)| *name == "out").unwrap().1.len();
-    (0..count).map(|n| peek(&memory[out], n * 4, Scalar::F32).as_f64() as f32).collect()
+    (0..count).map(|n| load_scalar(&memory[out], n * 4, Scalar::F32).as_f64() as f32).collect()
 }
 
 #[test]

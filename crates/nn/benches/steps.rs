@@ -55,7 +55,7 @@ fn main() -> std::io::Result<()> {
     let threads = value("--threads").and_then(|n| n.parse().ok()).unwrap_or(2);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("{threads} threads on {:?}, load {}", Machine::detect(vec![]).cpu, load.trim());
-    bornite_codegen::cpu::set_threads(threads);
+    bornite_codegen::cpu::set_num_threads(threads);
     let peer = value("--torch").map(|torch| Peer::start(torch, threads)).transpose()?;
     let mut rows = Rows { peer, filter: value("--filter").map_or("", String::as_str) };
     for (name, [layers, heads, width], shape) in ROWS {

@@ -72,7 +72,7 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     if fs::symlink_metadata(path).is_ok_and(special) {
         fs::remove_file(path).map_err(Error::io("write", path))?;
     }
-    bornite_support::files::replace(path, contents).map_err(Error::io("write", path))
+    bornite_support::files::write_atomic(path, contents).map_err(Error::io("write", path))
 }
 
 #[cfg(test)]

@@ -185,7 +185,7 @@ impl Context {
                 self.first,
                 (self.first + self.values.len()).saturating_sub(1),
             );
-            self.missing.get_or_init(|| Tensor::mistake("parameter", what))
+            self.missing.get_or_init(|| Tensor::failed("parameter", what))
         })
     }
 
@@ -205,7 +205,7 @@ impl Context {
             self.random.as_ref().map(|(state, draws)| (state.clone(), draws.fetch_add(DRAWS, Ordering::Relaxed)));
         checkpoint(&inputs, move |inputs| {
             let [x, values @ ..] = inputs else {
-                return Tensor::mistake("checkpoint", "there are no inputs; expected x and parameter values");
+                return Tensor::failed("checkpoint", "there are no inputs; expected x and parameter values");
             };
             let random = random.as_ref().map(|(state, draws)| (state.clone(), AtomicU64::new(*draws)));
             f(&Context { first: range.start, random, ..Context::new(values.to_vec()) }, x)

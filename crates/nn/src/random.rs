@@ -1,10 +1,10 @@
 //! Reproducible random numbers for shuffling and tests.
 
-use bornite_support::random::mixed;
+use bornite_support::random::{self, STEP};
 
 /// One step of SplitMix64: a bijective 64-bit mixing function.
 pub(crate) fn mix(value: u64) -> u64 {
-    mixed(value.wrapping_add(bornite_support::random::STEP))
+    random::mix(value.wrapping_add(STEP))
 }
 
 #[cfg(test)]
@@ -21,7 +21,7 @@ impl Random {
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(bornite_support::random::STEP);
+        self.0 = self.0.wrapping_add(STEP);
         mix(self.0)
     }
 

@@ -76,14 +76,14 @@ fn layers_copy_no_data_between_kernels() {
     };
     let (one, three) = (steps(1), steps(3));
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
-    let moved = |plan: &bornite::plan::Explained| -> u64 {
-        plan.steps.iter().filter(|step| moves(&step.what)).map(|step| step.bytes).sum()
+    let moved = |plan: &bornite::plan::PlanSummary| -> u64 {
+        plan.steps.iter().filter(|step| moves(&step.description)).map(|step| step.bytes).sum()
     };
     // Of the vectors of parameters, which are small, some are put together by a kernel.
     let vectors = 2 * 2 * (2 * 4 + 3 + 4 + 2) * 256;
     assert!(moved(&three) <= moved(&one) + 2 * vectors, "{one}\n{three}");
     let by_hand =
-        |plan: &bornite::plan::Explained| plan.steps.iter().filter(|step| step.what.ends_with("(handwritten)")).count();
+        |plan: &bornite::plan::PlanSummary| plan.steps.iter().filter(|step| step.description.ends_with("(handwritten)")).count();
     assert_eq!((by_hand(&one), by_hand(&three)), (4, 12), "{one}");
     assert!(!three.to_string().contains(" copied"), "{three}");
 }

@@ -37,8 +37,8 @@ pub fn documentation_has_an_example_of_each_category() {
     let (sources, cuda) = (blocks(&text, "python"), blocks(&text, "cuda"));
     assert_eq!((sources.len(), cuda.len()), (Category::ALL.len(), Category::ALL.len()));
     for (source, cuda) in sources.into_iter().zip(cuda) {
-        let source = bornite_lang::python::Module::parse("manual.py", source).unwrap_or_else(|e| panic!("{e}"));
-        let cuda = bornite_lang::cuda::Module::parse("manual.cu", cuda).unwrap_or_else(|e| panic!("{e}"));
+        let source = bornite_lang::python::PythonModule::parse("manual.py", source).unwrap_or_else(|e| panic!("{e}"));
+        let cuda = bornite_lang::cuda::CudaModule::parse("manual.cu", cuda).unwrap_or_else(|e| panic!("{e}"));
         let names: Vec<String> = source.kernels().into_iter().map(|kernel| kernel.name).collect();
         assert!(cuda.kernels().iter().any(|kernel| names.contains(&kernel.name)), "{names:?}");
     }

@@ -29,7 +29,7 @@ pub fn answers_of_pairs_are_correct() {
 
 pub fn modified_answers_are_incorrect() {
     let seed = seed();
-    let mut random = Random::of(&[seed, 77]);
+    let mut random = Random::from_keys(&[seed, 77]);
     const CHANGES: &[(&str, &str)] = &[
         (" + ", " - "),
         (" - ", " + "),
@@ -116,7 +116,7 @@ pub fn answers_cannot_hang_or_exhaust_memory() {
 
 pub fn complete_rows_of_all_categories_are_checked() {
     let seed = seed();
-    let mut random = Random::of(&[seed, 78]);
+    let mut random = Random::from_keys(&[seed, 78]);
     let each = if full() { 200 } else { 12 };
     for category in Category::ALL {
         let rows = (0..).filter_map(|index| bornite_data::generate_in(seed, index, &[*category]).ok());

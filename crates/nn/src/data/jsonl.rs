@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{BufRead, Read};
 use std::path::Path;
 
-use bornite_support::{INPUT_LIMIT_VARIABLE, MOST_LISTED, listed};
+use bornite_support::{INPUT_LIMIT_VARIABLE, MAX_LISTED, list_names};
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::documents::{Sink, not_utf8, pieces};
@@ -63,7 +63,7 @@ pub(super) fn read(
             Found::Names(names) => {
                 return Err(Error::file(
                     path,
-                    format!("line {number} has no field '{field}'; {}", listed("fields", &names)),
+                    format!("line {number} has no field '{field}'; {}", list_names("fields", &names)),
                 ));
             }
         }
@@ -158,7 +158,7 @@ impl<'de> Visitor<'de> for Field<'_> {
                 value = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
-                if names.len() <= MOST_LISTED {
+                if names.len() <= MAX_LISTED {
                     names.push(name);
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use bornite_parquet::{Error as TableError, Table};
+use bornite_parquet::{Error as TableError, TableReader};
 
 use super::documents::{Sink, pieces};
 use super::source::SourceFile;
@@ -28,7 +28,7 @@ pub(super) fn read(
         TableError::Io(error) => Error::io("read", path)(error),
         error => Error::file(path, error.to_string()),
     };
-    let table = Table::open(file, limit).map_err(wrong)?;
+    let table = TableReader::open(file, limit).map_err(wrong)?;
     let mut texts = table.texts(&source.field).map_err(wrong)?;
     let (start, row_count, mut seen, mut row) = (position.get(), texts.row_count().max(1), 0u64, 0u64);
     while let Some(text) = texts.next_text().map_err(wrong)? {

@@ -278,7 +278,7 @@ impl Optimizer {
                 let [direction, first, second] = adam_direction(&step, &g, &m[0], &m[1]);
                 let velocity = &m[0] * momentum + &g;
                 let hidden = self.parameters.map(|parameter| f64::from(muon::is_hidden(parameter)));
-                let is_hidden = parameters.spread(&hidden).gt(0.0);
+                let is_hidden = parameters.expand_segment_values(&hidden).gt(0.0);
                 let orthogonal = muon::directions(&self.parameters, parameters, &(&g + &velocity * momentum));
                 let first = is_hidden.select(&velocity, &first);
                 let direction = is_hidden.select(&orthogonal, &direction);

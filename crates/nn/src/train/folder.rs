@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bornite::{DType, Device, Tensor, trace, var::Arena};
-use bornite_support::tune::Record;
+use bornite_support::tune::TuningRecord;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
@@ -62,7 +62,7 @@ pub(crate) struct State {
     #[serde(default, alias = "samples")]
     pub samples_bytes: Option<u64>,
     /// Tuned kernel choices, which a resumed run reuses.
-    pub tuning: Vec<Record>,
+    pub tuning: Vec<TuningRecord>,
 }
 
 /// A trained model: architecture, weights and tokenizer.

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bornite::{
     DType, Device, Tensor,
-    plan::Explained,
+    plan::PlanSummary,
     trace,
-    trace::{Spec, Trace},
+    trace::{TensorSpec, Trace},
     var::Arena,
 };
 
@@ -275,9 +275,9 @@ impl Learner {
     /// Explains the plan of a step for batches of `[batch, tokens]`: kernels, and memory in
     /// addition to parameters, optimizer state and accumulated gradients. Nothing runs.
     #[track_caller]
-    pub fn explain(&self, batch: usize, tokens: usize) -> Result<Explained> {
+    pub fn explain(&self, batch: usize, tokens: usize) -> Result<PlanSummary> {
         located(|| {
-            let spec = |dtype: DType, shape: &[usize]| Spec::new(dtype, shape, self.device);
+            let spec = |dtype: DType, shape: &[usize]| TensorSpec::new(dtype, shape, self.device);
             let tokens = spec(DType::I32, &[batch, tokens]);
             let targets = tokens.clone();
             let (loss_scale, random_state) = (spec(DType::F32, &[]), spec(DType::U64, &[2]));

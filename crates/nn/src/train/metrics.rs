@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use bornite_support::files::Replacement;
+use bornite_support::files::AtomicFile;
 use serde::{Deserialize, Serialize};
 
 use super::events::EventWriter;
@@ -67,7 +67,7 @@ impl Metrics {
         let (mut training, mut validation, mut skipped) = (Curve::new(), Curve::new(), 0);
         let previous = read_metrics(&path)?;
         let write = |error| Error::io("write", &path)(error);
-        let mut rewritten = BufWriter::new(Replacement::create(&path).map_err(write)?);
+        let mut rewritten = BufWriter::new(AtomicFile::create(&path).map_err(write)?);
         for line in previous.into_iter().filter(|line| line.step <= step) {
             plot(&mut training, &mut validation, &line);
             skipped += u64::from(line.skipped);

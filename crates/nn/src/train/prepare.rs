@@ -141,7 +141,7 @@ fn start_or_resume(
     }
     let store =
         CheckpointStore::open(&checkpoints, Keep { last: config.train.keep_checkpoints.unwrap_or(1), best: true })?;
-    let tuner = Tuner::of_process().map_err(bornite::Error::from)?;
+    let tuner = Tuner::global().map_err(bornite::Error::from)?;
     // Tuned choices stay fixed for the whole run and are part of every checkpoint, also those that
     // are needed late.
     let pin_choices = || tuner.pin(tuner.store().records());
@@ -334,7 +334,7 @@ fn truncate_samples(path: &Path, bytes: Option<u64>) -> Result<()> {
 
 fn write_environment(folder: &Path, device: Device) -> Result<()> {
     let gpu = match device {
-        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::of(ordinal).ok(),
+        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::query(ordinal).ok(),
         _ => None,
     };
     let machine = Machine::detect(gpu.iter().map(|gpu| gpu.name.clone()).collect());

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bornite::{Device, Tensor, runtime::interruptible};
-use bornite_support::tune::{Record, Tuner};
+use bornite_support::tune::{TuningRecord, Tuner};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
@@ -135,7 +135,7 @@ pub fn run(
     located(|| {
         // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache
         // as it is when a kernel is first needed.
-        let _sealed = Tuner::of_process().map_err(bornite::Error::from)?.seal();
+        let _sealed = Tuner::global().map_err(bornite::Error::from)?.ignore_disk();
         let mut run = prepare(config, folder, device, resume, observer)?;
         let stopped = run.run_steps(observer)?;
         let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
@@ -265,7 +265,7 @@ impl Run {
 
     /// Runs one step. Returns false if a stop interrupted it; then nothing has changed.
     fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
-        let (started, waited) = (Instant::now(), bornite_support::waited());
+        let (started, waited) = (Instant::now(), bornite_support::device_wait_time());
         let lr = self.schedule.lr_at(self.learner.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
         let (batches, interrupt) = (&mut self.batches, observer.interrupt_flag());
@@ -291,7 +291,7 @@ impl Run {
         if let Some(finite) = self.pending_scale_update.take() {
             self.learner.update_loss_scale(finite);
         }
-        let busy = started.elapsed().saturating_sub(bornite_support::waited() - waited);
+        let busy = started.elapsed().saturating_sub(bornite_support::device_wait_time() - waited);
         if let Some(unread) = &mut self.unread {
             unread.host_ms = busy.as_secs_f64() * 1e3;
         }
@@ -363,7 +363,7 @@ impl Run {
         if self.saved_step == Some(step) {
             return Ok(());
         }
-        let choices = Tuner::of_process().map_err(bornite::Error::from)?.known();
+        let choices = Tuner::global().map_err(bornite::Error::from)?.known_records();
         let state = State {
             model: self.learner.gpt().config().clone(),
             config: self.config.clone(),
@@ -375,7 +375,7 @@ impl Run {
             pending_metrics: self.pending_metrics,
             samples_bytes: Some(fs::metadata(self.folder.join(SAMPLES)).map_or(0, |found| found.len())),
             // The choice suffices; the measured times are in the tuning cache.
-            tuning: choices.into_iter().map(|record| Record { trials: vec![], ..record }).collect(),
+            tuning: choices.into_iter().map(|record| TuningRecord { trials: vec![], ..record }).collect(),
         };
         let [weights, moments] = self.learner.tensors();
         let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);

@@ -207,7 +207,7 @@ const PEAK_TFLOPS: [(&str, [f64; 3]); 9] = [
 /// Peak flops per second of a device, if known.
 pub fn peak_flops(device: Device, precision: Precision) -> Option<f64> {
     let Device::Cuda(ordinal) = device else { return None };
-    let name = bornite_cuda::DeviceInfo::of(ordinal).ok()?.name;
+    let name = bornite_cuda::DeviceInfo::query(ordinal).ok()?.name;
     let (_, peaks) = PEAK_TFLOPS.iter().find(|(part, _)| name.contains(part))?;
     let peak = match precision {
         Precision::F32 => peaks[0],

@@ -28,7 +28,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use bornite::{Device, Tensor};
-use bornite_support::files::Replacement;
+use bornite_support::files::AtomicFile;
 use sha2::Sha256;
 
 pub use header::{Header, ReadOptions, TensorInfo};
@@ -241,7 +241,7 @@ pub fn write_file(path: impl AsRef<Path>, tensors: &Tensors, metadata: &BTreeMap
                 return write(&mut io::BufWriter::with_capacity(1 << 20, file), tensors, metadata).map_err(named);
             }
         }
-        let file = Replacement::create(&target).map_err(Error::io("write", path))?;
+        let file = AtomicFile::create(&target).map_err(Error::io("write", path))?;
         let mut buffered = io::BufWriter::with_capacity(1 << 20, file);
         write(&mut buffered, tensors, metadata).map_err(named)?;
         let file = buffered.into_inner().map_err(|error| Error::io("write", path)(error.into_error()))?;
