@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use bornite_bench::peer::Peer;
 use bornite_bench::{Config, Machine, Report};
-use bornite_support::files::Replacement;
+use bornite_support::files::AtomicFile;
 
 use crate::devices::{describe, gpus};
 use crate::{Failure, note, parse_device, print, suite};
@@ -38,7 +38,7 @@ pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
     // Both files are opened before minutes are spent measuring. An existing report is replaced only by a complete one.
     let peer = options.peer.as_ref().map(Peer::load).transpose()?;
     let named = |path: &Path, error| format!("{}: {error}", path.display());
-    let create = |path: &PathBuf| Replacement::create(path).map_err(|error| named(path, error));
+    let create = |path: &PathBuf| AtomicFile::create(path).map_err(|error| named(path, error));
     let out = options.out.as_ref().map(create).transpose()?;
 
     let config = if options.quick { Config::quick() } else { Config::default() };

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use bornite::ir::Scalar;
-use bornite_cuda::cache::{Nvrtc, Program, Settings};
+use bornite_cuda::cache::{CacheSettings, KernelSource, Nvrtc};
 use bornite_cuda::{Cache, EXACT_OPTIONS};
-use bornite_support::tune::Store;
+use bornite_support::tune::TuningStore;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub fn run(command: &CacheCommand) -> Result<ExitCode, Failure> {
 
 /// Location and contents of both caches, or why they are not used.
 pub fn summary() -> Result<Value, Failure> {
-    let (cache, store) = (Cache::of_process()?, Store::open(&Settings::of_process()?));
+    let (cache, store) = (Cache::global()?, TuningStore::open(&CacheSettings::current()?));
     let (status, held) = (cache.status(), cache.stats());
     let location = |folder: Result<String, String>| match folder {
         Ok(folder) => json!({"folder": folder}),
@@ -96,11 +96,11 @@ pub fn line(part: &Value) -> String {
 fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
     let mut summary = summary()?;
     if list {
-        let cache = Cache::of_process()?;
+        let cache = Cache::global()?;
         let entries = if cache.status().folder.is_ok() { cache.entries()? } else { vec![] };
         let entries = entries.iter().map(|entry| json!({"name": entry.name, "bytes": entry.bytes, "file": entry.path}));
         summary["kernels"]["list"] = entries.collect();
-        let records = Store::open(&Settings::of_process()?).records();
+        let records = TuningStore::open(&CacheSettings::current()?).records();
         summary["tuning"]["list"] = serde_json::to_value(records)?;
     }
     if json {
@@ -117,7 +117,7 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
         text += &format!("  {:>8} bytes  {}\n", kernel["bytes"], kernel["name"].as_str().unwrap_or("(damaged)"));
     }
     if list {
-        for record in Store::open(&Settings::of_process()?).records() {
+        for record in TuningStore::open(&CacheSettings::current()?).records() {
             text += &format!("  {}: {}\n", record.key, record.chosen);
         }
     }
@@ -126,8 +126,8 @@ fn stats(list: bool, json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn clear(kernels: bool, tuning: bool, json: bool) -> Result<ExitCode, Failure> {
-    let kernels = kernels.then(|| Cache::of_process()?.clear()).transpose()?;
-    let tuning = tuning.then(|| Store::open(&Settings::of_process()?).clear()).transpose()?;
+    let kernels = kernels.then(|| Cache::global()?.clear()).transpose()?;
+    let tuning = tuning.then(|| TuningStore::open(&CacheSettings::current()?).clear()).transpose()?;
     if json {
         print_json(&json!({"kernels_removed": kernels, "tuning_removed": tuning}))?;
     } else {
@@ -155,9 +155,9 @@ fn warm(archs: &[String], threads: usize, json: bool) -> Result<ExitCode, Failur
         let source = bornite_codegen::cuda::print(&kernel);
         sources.extend(archs.iter().map(|arch| (kernel.name.clone(), source.clone(), arch.clone())));
     }
-    let program = |(name, source, arch)| Program { name, source, arch, options: &EXACT_OPTIONS };
-    let programs: Vec<Program> = sources.iter().map(|(n, s, a)| program((n, s, a))).collect();
-    let cache = Cache::of_process()?;
+    let program = |(name, source, arch)| KernelSource { name, source, arch, options: &EXACT_OPTIONS };
+    let programs: Vec<KernelSource> = sources.iter().map(|(n, s, a)| program((n, s, a))).collect();
+    let cache = Cache::global()?;
     if let Err(why) = cache.status().folder {
         note(&format!("kernels will not be stored: {why}"));
     }

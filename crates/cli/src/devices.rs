@@ -11,7 +11,7 @@ use crate::{Failure, print, print_json};
 
 /// Lists the GPUs.
 pub fn gpus() -> Result<Vec<DeviceInfo>, bornite_cuda::Error> {
-    (0..bornite_cuda::device_count()?).map(DeviceInfo::of).collect()
+    (0..bornite_cuda::device_count()?).map(DeviceInfo::query).collect()
 }
 
 /// Describes a GPU in one line.
@@ -43,7 +43,7 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
     let cpu = machine.cpu.as_deref().unwrap_or("unknown CPU");
     let cores = machine.logical_cores.unwrap_or(1);
     let features = machine.cpu_features.clone().unwrap_or_default();
-    let (best, why_not_gpu) = Device::auto_or_why();
+    let (best, why_not_gpu) = Device::auto_with_reason();
     let found = gpus();
     if json {
         let mut devices = vec![json!({

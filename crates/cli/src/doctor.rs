@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
 use bornite_cuda::{DeviceInfo, Library};
-use bornite_support::settings::{self, InEffect};
+use bornite_support::settings::{self, SettingStatus};
 use serde_json::{Value, json};
 
 use crate::devices::{describe, gpus, to_json};
@@ -19,8 +19,8 @@ struct Findings {
     gpus: Result<Vec<DeviceInfo>, bornite_cuda::Error>,
     /// Architecture and cubin size of a kernel compiled by NVRTC, if NVRTC is present.
     compiled: Option<Result<(String, usize), String>>,
-    settings: Vec<InEffect>,
-    unknown: Vec<settings::Unknown>,
+    settings: Vec<SettingStatus>,
+    unknown: Vec<settings::UnknownVariable>,
     caches: Result<Value, String>,
     checks: Vec<(Device, bornite::Result<f64>)>,
 }
@@ -53,8 +53,8 @@ impl Findings {
             machine: Machine::detect(vec![]),
             libraries: libraries.into(),
             compiled: nvrtc.then(|| compile(&arch)),
-            settings: settings::in_effect(),
-            unknown: settings::unknown(),
+            settings: settings::check_all(),
+            unknown: settings::unknown_variables(),
             caches: cache::summary().map_err(|error| error.to_string()),
             checks: devices.into_iter().map(|device| (device, largest_difference(device))).collect(),
             gpus,
@@ -93,7 +93,7 @@ impl Findings {
             Ok(difference) => json!({"device": device.to_string(), "max_difference": difference}),
             Err(error) => json!({"device": device.to_string(), "error": error.to_string()}),
         });
-        let settings = self.settings.iter().map(|InEffect { setting, value, error }| {
+        let settings = self.settings.iter().map(|SettingStatus { setting, value, error }| {
             json!({
                 "variable": setting.name, "value": value, "default": setting.default.replace('`', ""),
                 "error": error.as_ref().map(|error| error.to_string()),

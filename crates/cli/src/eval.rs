@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bornite_nn::data::Dataset;
-use bornite_nn::train::Trained;
+use bornite_nn::data::TokenDataset;
+use bornite_nn::train::TrainedModel;
 use clap::ValueEnum;
 use serde_json::json;
 
-use crate::data_progress::DataProgress;
 use crate::demo::{self, layout::PromptLayout, score::SamplingBudget};
+use crate::preparation_display::PreparationDisplay;
 use crate::{Failure, note, parse_device, print, print_json};
 
 /// Evaluation metric.
@@ -67,7 +67,7 @@ pub struct EvalOptions {
 
 pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
     let device = parse_device(&options.device)?;
-    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), device)?;
+    let trained = TrainedModel::open(&options.from, options.tokenizer.as_deref(), device)?;
     if let Some(text) = &trained.note {
         note(text);
     }
@@ -78,7 +78,7 @@ pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Scores the kernels that the model writes for held-out pairs.
-fn kernels(options: &EvalOptions, trained: &Trained, device: bornite::Device) -> Result<ExitCode, Failure> {
+fn kernels(options: &EvalOptions, trained: &TrainedModel, device: bornite::Device) -> Result<ExitCode, Failure> {
     let [folder] = &options.data[..] else {
         let what = "--data must name one folder, created by `bornite demo` or `bornite data make`";
         return Err(bornite_nn::Error::config(what).into());
@@ -96,7 +96,7 @@ fn kernels(options: &EvalOptions, trained: &Trained, device: bornite::Device) ->
 }
 
 /// Computes the mean loss.
-fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
+fn loss(options: &EvalOptions, trained: &TrainedModel) -> Result<ExitCode, Failure> {
     let mut config = trained.config.clone().unwrap_or_default();
     if !options.data.is_empty() {
         config.data.path = Some(options.data.clone());
@@ -108,12 +108,12 @@ fn loss(options: &EvalOptions, trained: &Trained) -> Result<ExitCode, Failure> {
     let scratch = Scratch::new();
     // Tokens of other data are cached for this evaluation only.
     let cache = if options.data.is_empty() { cache } else { scratch.0.clone() };
-    let mut progress = DataProgress::default();
+    let mut progress = PreparationDisplay::default();
     let mut data =
-        Dataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| progress.update(report))?;
+        TokenDataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| progress.update(report))?;
     drop(progress);
     if options.data.is_empty() {
-        let (all, validation) = data.split(config.data.validation.unwrap_or(0.0))?;
+        let (all, validation) = data.split(config.data.validation_fraction.unwrap_or(0.0))?;
         if validation.is_empty() {
             note("the run has no validation split: evaluating on its training data");
         }

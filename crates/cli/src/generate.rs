@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bornite_data::task::MARK;
-use bornite_nn::generate::{Finish, Request, Sampling, prompt_tokens};
+use bornite_data::task::SEPARATOR;
+use bornite_nn::generate::{FinishReason, GenerationOptions, Sampling, prompt_tokens};
 use bornite_nn::tokenizer::Tokenizer;
-use bornite_nn::train::Trained;
+use bornite_nn::train::TrainedModel;
 use serde_json::json;
 
 use crate::demo::layout::PromptLayout;
@@ -71,7 +71,7 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
         Some(path) => read_lines(path)?,
         None => vec![options.prompt.clone().unwrap_or_default()],
     };
-    let trained = Trained::open(&options.from, options.tokenizer.as_deref(), parse_device(&options.device)?)?;
+    let trained = TrainedModel::open(&options.from, options.tokenizer.as_deref(), parse_device(&options.device)?)?;
     if let Some(text) = &trained.note {
         note(text);
     }
@@ -90,8 +90,8 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
         let mut show = |text: &str| options.json || out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok();
         show(&prompt.shown);
         let sampling = Sampling { seed: seed.wrapping_add(sample), ..sampling };
-        let request = Request { sampling, max_tokens: options.max_tokens, stops: options.stop.clone() };
-        let written = generator.write_after(&trained.tokenizer, &prompt.tokens, &request, &mut show)?;
+        let request = GenerationOptions { sampling, max_tokens: options.max_tokens, stops: options.stop.clone() };
+        let written = generator.generate_from_tokens(&trained.tokenizer, &prompt.tokens, &request, &mut show)?;
         if options.json {
             let line = json!({
                 "prompt": prompt.text, "text": written.text, "tokens": written.tokens, "seed": sampling.seed,
@@ -109,7 +109,7 @@ pub fn run(options: &GenerateOptions) -> Result<ExitCode, Failure> {
                 (context / 2).max(1)
             ));
         }
-        if written.finish == Finish::Reader {
+        if written.finish == FinishReason::Cancelled {
             break;
         }
     }
@@ -128,7 +128,7 @@ impl Prompt {
     /// Encodes a prompt; for runs of the demo, with the layout used in training.
     fn new(tokenizer: &Tokenizer, layout: &PromptLayout, text: String) -> Result<Prompt, Failure> {
         let (shown, tokens) = match layout.prompt(tokenizer, text.trim_end()) {
-            Some(laid_out) => (format!("{text}{MARK}"), prompt_tokens(tokenizer, &laid_out)?),
+            Some(laid_out) => (format!("{text}{SEPARATOR}"), prompt_tokens(tokenizer, &laid_out)?),
             None => (text.clone(), prompt_tokens(tokenizer, &text)?),
         };
         Ok(Prompt { text, shown, tokens })

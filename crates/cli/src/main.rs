@@ -6,7 +6,6 @@
 mod bench;
 mod cache;
 mod data;
-mod data_progress;
 mod demo;
 mod devices;
 mod doctor;
@@ -15,6 +14,7 @@ mod generate;
 mod kernel;
 mod model;
 mod parallel;
+mod preparation_display;
 mod signals;
 mod suite;
 mod text_file;
@@ -56,7 +56,7 @@ enum Command {
         json: bool,
     },
     /// Train a model on text, or resume a run
-    Train(Box<train::Options>),
+    Train(Box<train::TrainOptions>),
     /// Generate text with a trained model
     Generate(generate::GenerateOptions),
     /// Evaluate a trained model
@@ -85,7 +85,7 @@ type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Some(limit) = bornite_nn::train::address_space().filter(|limit| *limit < MIN_ADDRESS_SPACE) {
+    if let Some(limit) = bornite_nn::train::address_space_limit().filter(|limit| *limit < MIN_ADDRESS_SPACE) {
         let min = MIN_ADDRESS_SPACE >> 20;
         note(&format!(
             "error: the address space is limited to {} MiB and bornite needs {min} MiB; raise the limit (ulimit -v)",
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     }
     // `doctor` lists them in its report; a worker's parent has reported them.
     if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::DataCommand::CompileWorker)) {
-        for unknown in bornite_support::settings::unknown() {
+        for unknown in bornite_support::settings::unknown_variables() {
             bornite_support::log!(Warn, "{unknown}");
         }
     }
@@ -129,7 +129,7 @@ fn main() -> ExitCode {
             note(&if text.starts_with("error: ") { text } else { format!("error: {text}") });
             let usage_error = matches!(error.downcast_ref(), Some(bornite::Error::UnknownDevice(_)))
                 || matches!(error.downcast_ref().map(bornite_nn::Error::kind), Some(ErrorKind::Config(_)))
-                || matches!(error.downcast_ref(), Some(bornite_data::files::Error::Asked(_)));
+                || matches!(error.downcast_ref(), Some(bornite_data::files::Error::InvalidRequest(_)));
             ExitCode::from(if usage_error { 2 } else { 1 })
         }
     }
@@ -140,7 +140,7 @@ fn parse_device(text: &str) -> Result<bornite::Device, Failure> {
     if text != "auto" {
         return Ok(text.parse()?);
     }
-    let (device, why_not_gpu) = bornite::Device::auto_or_why();
+    let (device, why_not_gpu) = bornite::Device::auto_with_reason();
     if let Some(error) = why_not_gpu {
         note(&format!("{}; using the CPU (details: bornite doctor).", no_gpu_reason(&error)));
     }
@@ -153,7 +153,7 @@ fn no_gpu_reason(error: &bornite::Error) -> String {
         return "No NVIDIA GPU found".into();
     }
     match error {
-        bornite::Error::Cuda(bornite_cuda::Error::MissingLibrary { library, failed, .. }) => {
+        bornite::Error::Cuda(bornite_cuda::Error::MissingLibrary { library, problem: failed, .. }) => {
             format!("The GPU cannot be used: {library} {failed}")
         }
         // The remedy follows after the first sentence, and is in `doctor` too.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bornite::Device;
-use bornite_nn::train::{Trained, parameters};
+use bornite_nn::train::{TrainedModel, parameter_count};
 use clap::Subcommand;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub fn run(command: &ModelCommand) -> Result<ExitCode, Failure> {
         ModelCommand::Import { tokenizer, .. } => tokenizer.as_deref(),
         ModelCommand::Export { .. } => None,
     };
-    let trained = Trained::open(from, tokenizer, Device::cpu())?;
+    let trained = TrainedModel::open(from, tokenizer, Device::cpu())?;
     if let Some(text) = &trained.note {
         note(text);
     }
@@ -58,7 +58,7 @@ pub fn run(command: &ModelCommand) -> Result<ExitCode, Failure> {
         }
         ModelCommand::Export { .. } => trained.export(out)?,
     }
-    let count = parameters(trained.gpt.config()) as u64;
+    let count = parameter_count(trained.gpt.config()) as u64;
     if *json {
         print_json(&json!({"out": out, "parameters": count, "step": trained.step}))?;
     } else {

@@ -8,7 +8,7 @@ use bornite_codegen::cpu::pool;
 /// thread if no threads can be started.
 pub fn map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
-    pool::share(items.len(), pool::threads(), &|n| {
+    pool::parallel_for(items.len(), pool::num_threads(), &|n| {
         let _ = results[n].set(work(&items[n]));
     });
     results.into_iter().filter_map(OnceLock::into_inner).collect()

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_nn::ErrorKind;
 use bornite_nn::train::{Observer, RunConfig, RunInfo, StepMetrics, TrainEvent, format_bytes, run as train};
-use bornite_support::progress::{Progress, Unit};
+use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::json;
 
-use crate::data_progress::DataProgress;
+use crate::preparation_display::PreparationDisplay;
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note, parse_device, print};
 
@@ -175,9 +175,9 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
 struct Display {
     json: bool,
     signals: Signals,
-    data_progress: DataProgress,
+    data_progress: PreparationDisplay,
     /// Facts about the run and the progress bar of its steps, once training has started.
-    training: Option<(RunInfo, Progress)>,
+    training: Option<(RunInfo, ProgressDisplay)>,
     /// Smoothed tokens per second.
     tokens_per_second: Option<f64>,
     /// True once "stopping" was shown.
@@ -189,7 +189,7 @@ impl Display {
         Display {
             json,
             signals,
-            data_progress: DataProgress::default(),
+            data_progress: PreparationDisplay::default(),
             training: None,
             tokens_per_second: None,
             stop_shown: false,
@@ -261,7 +261,7 @@ impl Observer for Display {
                     short(info.tokens_per_step as f64),
                     format_bytes(info.required_bytes.into()),
                 ));
-                let mut progress = Progress::new(Unit::Steps);
+                let mut progress = ProgressDisplay::new(Unit::Steps);
                 progress.update(info.step, info.steps, "");
                 self.training = Some((info.clone(), progress));
             }

@@ -235,7 +235,11 @@ fn wrong_arguments_are_explained_in_one_line() {
         (&["make", "--count", "9", "--jobs", "100000", "--out", &other], 2, "--jobs must be from 1 to 1024"),
         (&["make", "--count", "9", "--out", under_a_file.to_str().unwrap()], 1, "could not create the folder"),
         (&["make", "--count", "20", "--out", &target], 2, "resume it with --resume"),
-        (&["make", "--count", "20", "--level", "types", "--out", &project], 2, "README.md exists, does not belong to a dataset"),
+        (
+            &["make", "--count", "20", "--level", "types", "--out", &project],
+            2,
+            "README.md exists, does not belong to a dataset",
+        ),
         (&["make", "--resume", "--seed", "7", "--out", &target], 2, "has seed 42, but 7 was requested"),
         (&["make", "--resume", "--count", "21", "--out", &target], 2, "has count 20, but 21 was requested"),
         (&["make", "--resume", "--out", &other], 2, "contains no dataset to resume"),
@@ -253,7 +257,11 @@ fn wrong_arguments_are_explained_in_one_line() {
         (&["make", "--count", "9", "--with", "ptx", "--out", &other], 1, "was not found"),
         (&["make", "--count", "9", "--with", "ptz", "--out", &other], 2, "did you mean 'ptx'?"),
         (&["make", "--count", "9", "--with", "assembly", "--out", &other], 2, "available: ptx, sass, cuda-warp"),
-        (&["make", "--resume", "--with", "cuda-warp", "--out", &target], 2, "has with nothing, but cuda-warp was requested"),
+        (
+            &["make", "--resume", "--with", "cuda-warp", "--out", &target],
+            2,
+            "has with nothing, but cuda-warp was requested",
+        ),
         (&["show", &target, "--beside", "ptx"], 2, "have no column ptx; generate them with --with ptx"),
         (&["show", &target, "--beside", "fault"], 2, "generate them with --faults"),
     ];

@@ -234,7 +234,7 @@ fn signals_end_a_step_and_save() {
             bornite_nn::checkpoint::load_latest(folder.join("run/checkpoints"), bornite::Device::cpu(), false);
         let step = checkpoint.unwrap().checkpoint.step;
         assert!(step >= reached && error.contains(&format!("after step {step}")), "{step} after {reached}: {error}");
-        let lines = bornite_nn::train::lines(&folder.join("run/metrics.jsonl")).unwrap();
+        let lines = bornite_nn::train::read_metrics(&folder.join("run/metrics.jsonl")).unwrap();
         let steps: Vec<u64> = lines.iter().map(|line| line.step).collect();
         assert_eq!(steps, (1..=step).collect::<Vec<u64>>(), "a line a step");
         reached = step;

@@ -7,7 +7,7 @@ use bornite_data::ingest::{IngestedKernel, KernelTexts, ingest};
 use bornite_ir::interp::{InterpreterOptions, run_with};
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
-use bornite_lang::{ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, ParamRef};
 
 const HEAD: &str = "import warp as wp\n\n";
 

@@ -40,7 +40,8 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
 /// Prints all kernels of a file in Python syntax without open types; returns their number.
 fn printed(file: &str, text: &str, request: &LaunchRequest) -> usize {
     let module = python::PythonModule::parse(file, text).expect("a sample");
-    let names = module.kernels().into_iter().filter(|kernel| kernel.generic_params.is_empty()).map(|kernel| kernel.name);
+    let names =
+        module.kernels().into_iter().filter(|kernel| kernel.generic_params.is_empty()).map(|kernel| kernel.name);
     let mut made = 0;
     for lowered in names.filter_map(|name| module.kernel(&name, request).ok()) {
         std::hint::black_box(cuda::print(&lowered.kernel));

@@ -157,7 +157,10 @@ fn expressions_match_gpp() -> Outcome {
         let mut memory: Vec<Vec<u64>> = (variables.iter().enumerate())
             .map(|(v, (_, _, scalar))| {
                 let mut words = vec![0; CALLS];
-                inputs.iter().enumerate().for_each(|(k, values)| store_scalar(&mut words, k * scalar.bytes(), values[v]));
+                inputs
+                    .iter()
+                    .enumerate()
+                    .for_each(|(k, values)| store_scalar(&mut words, k * scalar.bytes(), values[v]));
                 words
             })
             .collect();

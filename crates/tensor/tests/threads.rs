@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use bornite::ir::{Access, Builder, Kernel, Scalar};
 use bornite::kernel::{CustomKernel, Launch, Module};
-use bornite::profile::{self, Compilation, Sink, ProfileSpan};
+use bornite::profile::{self, Compilation, ProfileSpan, Sink};
 use bornite::runtime::interruptible;
 use bornite::var::commit;
 use bornite::{DType, Device, Error, Tensor, Var, trace};

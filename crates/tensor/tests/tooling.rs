@@ -1,7 +1,7 @@
 //! Profiling, prepared launches and tuning on devices that every machine has.
 
 use bornite::ir::{Kernel, Scalar, templates};
-use bornite::tune::{Choice, TuneMode, TrialOutcome, TuningStore, Tuner};
+use bornite::tune::{Choice, TrialOutcome, TuneMode, Tuner, TuningStore};
 use bornite::{
     Device, Tensor,
     kernel::{CustomKernel, KernelArg, Launch, Module, tune_kernels},

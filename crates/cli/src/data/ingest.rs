@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bornite_data::files::{Place, duplicates, write_ingested};
-use bornite_data::ingest::{Ingested, ingest};
+use bornite_data::files::{DatasetDir, duplicates, write_ingested};
+use bornite_data::ingest::{IngestedKernel, ingest};
 use serde_json::json;
 
 use crate::text_file::{self, MAX_SOURCE_BYTES};
 use crate::{Failure, note, print, print_json};
 
 pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode, Failure> {
-    let mut all: Vec<(&PathBuf, Ingested)> = vec![];
+    let mut all: Vec<(&PathBuf, IngestedKernel)> = vec![];
     for file in files {
         let text = text_file::read(file, MAX_SOURCE_BYTES)?;
         let found = ingest(&file.to_string_lossy(), &text)?;
@@ -20,13 +20,13 @@ pub fn run(files: &[PathBuf], out: Option<&Path>, json: bool) -> Result<ExitCode
         }
         all.extend(found.into_iter().map(|kernel| (file, kernel)));
     }
-    let kernels: Vec<Ingested> = all.iter().map(|(_, kernel)| kernel.clone()).collect();
+    let kernels: Vec<IngestedKernel> = all.iter().map(|(_, kernel)| kernel.clone()).collect();
     let passed = kernels.iter().filter(|kernel| kernel.outcome.is_ok()).count();
-    let alike: Vec<Option<&(&PathBuf, Ingested)>> =
+    let alike: Vec<Option<&(&PathBuf, IngestedKernel)>> =
         duplicates(&kernels).into_iter().map(|first| first.map(|n| &all[n])).collect();
     let rows = passed - alike.iter().flatten().count();
     if let Some(out) = out {
-        write_ingested(&Place::new(out), &kernels)?;
+        write_ingested(&DatasetDir::new(out), &kernels)?;
     }
     if json {
         let kernels: Vec<_> = (all.iter().zip(&alike))

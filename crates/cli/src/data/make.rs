@@ -5,8 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bornite_data::Level;
-use bornite_data::files::{self, Asked, Error, Format, Made, Part, Place, Settings};
-use bornite_support::progress::{Progress, Unit, format_time};
+use bornite_data::files::{
+    self, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions as MakeJob, MakeOutcome,
+};
+use bornite_support::progress::{ProgressDisplay, Unit, format_time};
 use clap::Args;
 use serde_json::json;
 
@@ -33,13 +35,13 @@ pub struct MakeOptions {
     shards: Option<u32>,
     /// Generate part I of N of the shards (from 0), for jobs on several machines that share a folder
     #[arg(long, value_name = "I/N", value_parser = part)]
-    shard: Option<Part>,
+    shard: Option<JobPart>,
     /// Verification level: types, compile (NVRTC), run (checking interpreter) or gpu [default: run]
     #[arg(long, value_parser = super::level)]
     level: Option<Level>,
     /// File format: parquet, jsonl, jsonl-zst or seed-json [default: parquet]
     #[arg(long, value_parser = super::format)]
-    format: Option<Format>,
+    format: Option<DatasetFormat>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -58,26 +60,26 @@ pub struct MakeOptions {
     json: bool,
 }
 
-fn part(text: &str) -> Result<Part, String> {
+fn part(text: &str) -> Result<JobPart, String> {
     let parts = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
     let (number, of) = parts.ok_or("expected PART/COUNT, such as 0/16")?;
-    Ok(Part { number, of })
+    Ok(JobPart { index: number, count: of })
 }
 
 impl MakeOptions {
     /// Settings of the options, over those of the folder or the defaults.
-    fn settings(&self, place: &Place) -> Result<Option<Settings>, Error> {
+    fn settings(&self, place: &DatasetDir) -> Result<Option<DatasetSettings>, Error> {
         let existing = if self.resume { files::settings(place)? } else { None };
-        let Some(mut settings) = existing.or(self.count.map(Settings::new)) else { return Ok(None) };
+        let Some(mut settings) = existing.or(self.count.map(DatasetSettings::new)) else { return Ok(None) };
         settings.count = self.count.unwrap_or(settings.count);
         settings.seed = self.seed.unwrap_or(settings.seed);
         if !self.categories.is_empty() {
-            settings = settings.of_categories(&self.categories)?;
+            settings = settings.with_categories(&self.categories)?;
         }
         if let Some(shards) = self.shards {
             settings.shards = shards;
         } else if let (Some(part), false) = (self.shard, self.resume) {
-            settings.shards = settings.shards.max(part.of);
+            settings.shards = settings.shards.max(part.count);
         }
         if let Some(level) = self.level {
             settings.level = level.name().into();
@@ -93,25 +95,25 @@ impl MakeOptions {
 
 pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
     if options.count == Some(0) {
-        return Err(Error::Asked("--count must be at least 1; found 0".into()).into());
+        return Err(Error::InvalidRequest("--count must be at least 1; found 0".into()).into());
     }
     // Names are checked before the folder is opened.
-    Settings::new(1).of_categories(&options.categories)?.with_columns(&options.with)?;
-    let place = Place::new(&options.out);
+    DatasetSettings::new(1).with_categories(&options.categories)?.with_columns(&options.with)?;
+    let place = DatasetDir::new(&options.out);
     let settings = options.settings(&place)?;
     let stopped = format!("interrupted; resume with: bornite data make --resume --out {}", options.out.display());
-    let asked = Asked {
+    let job = MakeJob {
         settings,
         resume: options.resume,
         part: options.shard,
         jobs: super::threads(options.jobs)?,
         stop: Signals::watch(stopped.clone())?.stop,
-        workers: Some(super::crew()?),
+        workers: Some(super::worker_config()?),
     };
-    let (started, mut progress) = (Instant::now(), Progress::new(Unit::Items("rows")));
-    let outcome = files::make(&place, &asked, &mut |made| {
-        let doing = if made.passing { "comparing with shard" } else { "generating shard" };
-        progress.update(made.done, made.of, &format!("{doing} {}", made.shard));
+    let (started, mut progress) = (Instant::now(), ProgressDisplay::new(Unit::Items("rows")));
+    let outcome = files::make(&place, &job, &mut |made| {
+        let doing = if made.skipping { "comparing with shard" } else { "generating shard" };
+        progress.update(made.done, made.total, &format!("{doing} {}", made.shard));
     });
     drop(progress);
     let made = match outcome {
@@ -129,7 +131,7 @@ pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_report(made: &Made, options: &MakeOptions, time: Duration) -> Result<(), Failure> {
+fn print_report(made: &MakeOutcome, options: &MakeOptions, time: Duration) -> Result<(), Failure> {
     for shard in &made.damaged {
         note(&format!("shard {shard} was damaged and has been regenerated"));
     }

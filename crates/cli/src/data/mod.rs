@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bornite_data::Level;
-use bornite_data::files::{Format, nearest_name};
-use bornite_data::verify::{Crew, serve};
+use bornite_data::files::{DatasetFormat, nearest_name};
+use bornite_data::verify::{WorkerConfig, serve};
 use clap::Subcommand;
 
 use crate::Failure;
@@ -97,20 +97,20 @@ pub fn run(command: &DataCommand) -> Result<ExitCode, Failure> {
 }
 
 /// Worker processes that run this program.
-pub fn crew() -> Result<Crew, Failure> {
-    Ok(Crew::new(std::env::current_exe()?, &["data", "compile-worker"]))
+pub fn worker_config() -> Result<WorkerConfig, Failure> {
+    Ok(WorkerConfig::new(std::env::current_exe()?, &["data", "compile-worker"]))
 }
 
 /// Parses a level.
 fn level(text: &str) -> Result<Level, String> {
     let names = ["types", "compile", "run", "gpu"];
-    Level::named(text).ok_or_else(|| unknown("level", text, &names))
+    Level::from_name(text).ok_or_else(|| unknown("level", text, &names))
 }
 
 /// Parses a format.
-fn format(text: &str) -> Result<Format, String> {
-    let names = Format::ALL.map(Format::name);
-    Format::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| unknown("format", text, &names))
+fn format(text: &str) -> Result<DatasetFormat, String> {
+    let names = DatasetFormat::ALL.map(DatasetFormat::name);
+    DatasetFormat::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| unknown("format", text, &names))
 }
 
 fn unknown(what: &str, text: &str, names: &[&str]) -> String {
@@ -128,7 +128,7 @@ fn threads(jobs: Option<usize>) -> Result<usize, Failure> {
     match jobs {
         Some(jobs) if !(1..=MAX_JOBS).contains(&jobs) => {
             let why = format!("--jobs must be from 1 to {MAX_JOBS}; found {jobs}");
-            Err(bornite_data::files::Error::Asked(why).into())
+            Err(bornite_data::files::Error::InvalidRequest(why).into())
         }
         Some(jobs) => Ok(jobs),
         None => Ok(std::thread::available_parallelism().map_or(1, |n| n.get())),

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bornite_data::files::{Cell, Dataset, Error, Format, Record};
+use bornite_data::files::{Cell, Dataset, DatasetFormat, Error, RowRecord};
 use clap::ValueEnum;
 use serde_json::{Map, Value};
 
@@ -45,15 +45,15 @@ impl RowText {
 
 pub fn run(folder: &Path, id: Option<&str>, beside: RowText, json: bool) -> Result<ExitCode, Failure> {
     let dataset = Dataset::open(folder)?;
-    if dataset.manifest.settings.format == Format::SeedJson {
+    if dataset.manifest.settings.format == DatasetFormat::SeedJson {
         let what = format!("{} holds pairs as single JSON files; open them directly", folder.display());
-        return Err(Error::Asked(what).into());
+        return Err(Error::InvalidRequest(what).into());
     }
     let found = match id {
         Some(id) => dataset.find(id)?,
         None => {
             let mut first = None;
-            dataset.each(&mut |record| {
+            dataset.for_each(&mut |record| {
                 first = Some(record);
                 Ok(false)
             })?;
@@ -67,7 +67,7 @@ pub fn run(folder: &Path, id: Option<&str>, beside: RowText, json: bool) -> Resu
             }
             None => format!("{} has no readable rows", folder.display()),
         };
-        return Err(Error::Asked(what).into());
+        return Err(Error::InvalidRequest(what).into());
     };
     if !record.has(beside.column()) {
         let with = match beside {
@@ -76,7 +76,7 @@ pub fn run(folder: &Path, id: Option<&str>, beside: RowText, json: bool) -> Resu
         };
         let what =
             format!("the rows in {} have no column {}; generate them with {with}", folder.display(), beside.column());
-        return Err(Error::Asked(what).into());
+        return Err(Error::InvalidRequest(what).into());
     }
     if json {
         let cells = record.cells().map(|(name, cell)| {
@@ -96,7 +96,7 @@ pub fn run(folder: &Path, id: Option<&str>, beside: RowText, json: bool) -> Resu
 }
 
 /// Formats a row for a terminal of this width; elsewhere lines may have any length.
-fn page(record: &Record, beside: RowText, coloured: bool, columns: Option<usize>) -> String {
+fn page(record: &RowRecord, beside: RowText, coloured: bool, columns: Option<usize>) -> String {
     let strong = |text: &str| if coloured { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
     let mut text = format!(
         "{}  {}, difficulty {}, {}, checked at {}\n{}\n\n",
@@ -228,7 +228,7 @@ mod tests {
         let names: Vec<String> = ["id", "source", "cuda"].map(str::to_owned).to_vec();
         let source = format!("def f(x):\n    # {}\n    return x * 2.0", "long ".repeat(30));
         let cuda = format!("__global__ void f() {{\n    int i = {};\n}}", "1 + ".repeat(50));
-        let record = Record::of(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
+        let record = RowRecord::query(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
         for columns in [51, 80, 100, 163, 400] {
             let page = page(&record, RowText::Cuda, false, Some(columns));
             let longest = page.lines().map(|line| line.chars().count()).max().unwrap();

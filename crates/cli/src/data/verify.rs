@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bornite_data::Level;
-use bornite_data::files::{Dataset, Format, check, check_pairs, is_pairs};
-use bornite_support::progress::{Progress, Unit};
+use bornite_data::files::{Dataset, DatasetFormat, check, check_pairs, is_pairs};
+use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::json;
 
 use crate::{Failure, note, print, print_json};
@@ -19,19 +19,19 @@ pub fn run(folder: &Path, level: Option<Level>, jobs: usize, json: bool) -> Resu
         return pairs(folder, json);
     }
     let dataset = Dataset::open(folder)?;
-    let made_at = Level::named(&dataset.manifest.settings.level).unwrap_or(Level::Types);
+    let made_at = Level::from_name(&dataset.manifest.settings.level).unwrap_or(Level::Types);
     let requested = level;
     let level = level.unwrap_or(made_at);
     let of = dataset.manifest.rows;
-    let mut progress = Progress::new(Unit::Items("rows"));
-    let report = check(&dataset, level, jobs, Some(&super::crew()?), &mut |rows| {
+    let mut progress = ProgressDisplay::new(Unit::Items("rows"));
+    let report = check(&dataset, level, jobs, Some(&super::worker_config()?), &mut |rows| {
         progress.update(rows, of, "checked");
     });
     drop(progress);
     let report = report?;
     report.notes.iter().for_each(|text| note(text));
     let ok = report.findings.is_empty();
-    let is_pairs = dataset.manifest.settings.format == Format::SeedJson;
+    let is_pairs = dataset.manifest.settings.format == DatasetFormat::SeedJson;
     if is_pairs && ok {
         if requested.is_some() {
             note("pairs are verified by checksum and structure only; use another format to have rows executed");
@@ -74,7 +74,7 @@ fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         let wrong: Vec<_> = (reports.iter().filter(|report| !report.passes()))
             .map(|report| {
                 let failed: Vec<&str> = report.checks.iter().filter(|c| !c.holds).map(|c| c.what).collect();
-                json!({"file": report.file, "category": report.category, "failed": failed, "error": report.wrong})
+                json!({"file": report.file, "category": report.category, "failed": failed, "error": report.error})
             })
             .collect();
         print_json(&json!({"ok": ok, "pairs": reports.len(), "passed": passed, "findings": wrong}))?;
@@ -83,7 +83,7 @@ fn pairs(folder: &Path, json: bool) -> Result<ExitCode, Failure> {
         for report in reports.iter().filter(|report| !report.passes()).take(MAX_SHOWN) {
             let failed: Vec<String> =
                 report.checks.iter().filter(|c| !c.holds).map(|c| format!("failed: {}", c.what)).collect();
-            let what = report.wrong.clone().unwrap_or_else(|| failed.join("; "));
+            let what = report.error.clone().unwrap_or_else(|| failed.join("; "));
             text += &format!("{}: {what}\n", folder.join(&report.file).display());
         }
         text += &format!("{passed} of {} pairs pass the structure checks\n", reports.len());

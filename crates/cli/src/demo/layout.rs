@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use bornite_data::task::{MARK, Pair};
+use bornite_data::task::{SEPARATOR, TaskPair};
 use bornite_nn::tokenizer::Tokenizer;
 use serde_json::{Value as Json, json};
 
@@ -28,7 +28,7 @@ pub struct PromptLayout {
 
 impl PromptLayout {
     pub fn new(tokenizer: &Tokenizer, padded_length: Option<usize>) -> PromptLayout {
-        PromptLayout { padded_length, mark: tokenizer.encode(MARK), end: tokenizer.end_of_text().unwrap_or(0) }
+        PromptLayout { padded_length, mark: tokenizer.encode(SEPARATOR), end: tokenizer.end_of_text().unwrap_or(0) }
     }
 
     /// Loads the layout of a run; no padding if the run has none.
@@ -62,7 +62,7 @@ impl PromptLayout {
     }
 
     /// Length of a pair in tokens, with its end-of-text token.
-    pub fn length(&self, tokenizer: &Tokenizer, pair: &Pair) -> usize {
+    pub fn length(&self, tokenizer: &Tokenizer, pair: &TaskPair) -> usize {
         self.question(&tokenizer.encode(&pair.prompt)).len() + tokenizer.encode(&pair.answer).len() + 1
     }
 

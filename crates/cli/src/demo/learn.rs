@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use bornite::{Device, Tensor};
 use bornite_data::Random;
-use bornite_data::task::MARK;
+use bornite_data::task::SEPARATOR;
 use bornite_nn::Error;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimiser::{Rate, Rule};
-use bornite_nn::tokenizer::{Split, Tokenizer, Trainer};
-use bornite_nn::train::{Learner, Learning, Precision, Trained};
-use bornite_support::progress::{Progress, Unit};
+use bornite_nn::optimizer::{LrSchedule, OptimizerKind};
+use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
+use bornite_nn::train::{Learner, LearnerOptions, Precision, TrainedModel};
+use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::{Value as Json, json};
 
 use super::layout::PromptLayout;
@@ -125,7 +125,7 @@ impl TokenizedPairs {
         let encoded = parallel::map(&chunks, |texts| {
             let mut encoder = tokenizer.encoder();
             let pairs = texts.iter().map(|text| {
-                let (question, answer) = text.split_once(MARK).unwrap_or((text, ""));
+                let (question, answer) = text.split_once(SEPARATOR).unwrap_or((text, ""));
                 let (mut prompt, mut target) = (vec![], vec![]);
                 encoder.encode(question, &mut prompt);
                 encoder.encode(answer, &mut target);
@@ -168,26 +168,36 @@ pub fn train(
     out: &Path,
     device: Device,
     plan: &TrainingBudget<'_>,
-) -> Result<(TrainingSummary, Trained), Failure> {
+) -> Result<(TrainingSummary, TrainedModel), Failure> {
     let began = Instant::now();
     let &ModelSize { layers, heads, width, batch, lr: peak_lr, .. } = find(plan.model)?;
-    let reading = Progress::spinner("training the vocabulary, reading the pairs");
+    let reading = ProgressDisplay::spinner("training the vocabulary, reading the pairs");
     let texts = texts(&pairs.join(TRAIN))?;
     let tokenizer = vocabulary(&texts)?;
-    let config =
-        GptConfig { kv_heads: heads, tied: true, ..GptConfig::llama(VOCABULARY, CONTEXT, layers, heads, width) };
+    let config = GptConfig {
+        kv_heads: heads,
+        tied_embeddings: true,
+        ..GptConfig::llama(VOCABULARY, CONTEXT, layers, heads, width)
+    };
     let rows = TokenizedPairs::new(&texts, &tokenizer);
     drop((texts, reading));
     let precision = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
-    let rule = Rule::Adamw { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
-    let learning = Learning { rule, decay: 0.05, clip: Some(1.0), precision, accumulate: 1, seed: plan.seed };
-    let mut learner = Learner::new(Gpt::new(config)?.sparing(true), learning, device)?;
+    let rule = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
+    let learning = LearnerOptions {
+        optimizer: rule,
+        weight_decay: 0.05,
+        clip_norm: Some(1.0),
+        precision,
+        accumulate: 1,
+        seed: plan.seed,
+    };
+    let mut learner = Learner::new(Gpt::new(config)?.ignore_negative_targets(true), learning, device)?;
     let parameters = learner.gpt().parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
-    let rates = Rate { highest: peak_lr, lowest: 0.01, warmup: SCHEDULE_STEPS / 25, ..Rate::default() };
+    let rates = LrSchedule { lr: peak_lr, min_lr_ratio: 0.01, warmup: SCHEDULE_STEPS / 25, ..LrSchedule::default() };
 
-    let mut random = Random::of(&[plan.seed, 0x1ea4]);
+    let mut random = Random::from_keys(&[plan.seed, 0x1ea4]);
     let mut order: Vec<usize> = vec![];
-    let (mut loss, mut progress, mut started) = (f64::NAN, Progress::new(Unit::Percent), None);
+    let (mut loss, mut progress, mut started) = (f64::NAN, ProgressDisplay::new(Unit::Percent), None);
     loop {
         let steps = learner.steps();
         let spent = began.elapsed().as_secs_f64();
@@ -205,10 +215,10 @@ pub fn train(
             }
         }
         let chosen: Vec<usize> = (0..batch).filter_map(|_| order.pop()).collect();
-        let rate = rates.at((done * SCHEDULE_STEPS as f64) as u64, SCHEDULE_STEPS);
+        let rate = rates.lr_at((done * SCHEDULE_STEPS as f64) as u64, SCHEDULE_STEPS);
         let outcome = learner.step(&[rows.batch(&chosen, device)], rate)?;
         if steps.is_multiple_of(LOSS_INTERVAL) || plan.steps == Some(steps + 1) {
-            loss = outcome.measure()?.loss;
+            loss = outcome.wait()?.loss;
             if !loss.is_finite() {
                 return Err(
                     format!("the loss is {loss} after {steps} steps; try a smaller --model or another --seed").into()
@@ -224,7 +234,7 @@ pub fn train(
     device.synchronize()?;
     drop(progress);
     let (steps, vocabulary) = (learner.steps(), tokenizer.vocabulary());
-    let trained = Trained::of(&learner, tokenizer, precision);
+    let trained = TrainedModel::from_learner(&learner, tokenizer, precision);
     trained.save_as_run(out)?;
     rows.layout.save(out)?;
     let seen = steps * batch as u64;
@@ -245,7 +255,7 @@ fn texts(path: &Path) -> Result<Vec<String>, Failure> {
 
 fn vocabulary(texts: &[String]) -> Result<Tokenizer, Failure> {
     // Splits so that a bracket and the following name, or a semicolon and the newline, are one word: 20 % fewer tokens.
-    let mut trainer = Trainer::new(Split::Llama3 { digits: 3 });
+    let mut trainer = BpeTrainer::new(PreTokenizer::Llama3 { max_digits: 3 });
     for text in texts.iter().take(MAX_VOCABULARY_TEXTS) {
         trainer.add(text);
     }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bornite_data::Category;
-use bornite_data::distinct::{Group, Seen, Verdict};
+use bornite_data::distinct::{Admission, ComparisonGroup, Deduplicator};
 use bornite_data::files::Dataset;
 use bornite_data::generate::VERSION;
-use bornite_data::task::{LONGEST, MARK, Pair, pair};
-use bornite_support::progress::{Progress, Unit};
+use bornite_data::task::{MAX_PAIR_BYTES, SEPARATOR, TaskPair, pair};
+use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::{Value as Json, json};
 
 use crate::{Failure, parallel};
@@ -58,10 +58,10 @@ impl PairCounts {
 
 /// Decides by the index of its first pair whether a cluster is held out, one in `of`.
 fn is_held_out(seed: u64, first: u64, of: u64) -> bool {
-    bornite_data::Random::of(&[seed, first, 0x5e1d]).below(of as usize) == 0
+    bornite_data::Random::from_keys(&[seed, first, 0x5e1d]).below(of as usize) == 0
 }
 
-fn line(pair: &Pair) -> String {
+fn line(pair: &TaskPair) -> String {
     let (seed, index, version) = pair.key();
     json!({"seed": seed, "index": index, "version": version, "text": pair.document()}).to_string()
 }
@@ -76,22 +76,22 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Pai
     };
     let (mut train, mut held) = (create(TRAIN)?, create(HELD_OUT)?);
     let mut made = PairCounts::default();
-    let mut seen = Seen::new();
+    let mut seen = Deduplicator::new();
     let mut clusters: HashMap<u32, bool> = HashMap::new();
-    let (started, mut progress) = (Instant::now(), Progress::new(Unit::Items("pairs")));
+    let (started, mut progress) = (Instant::now(), ProgressDisplay::new(Unit::Items("pairs")));
     let mut last_new = 0;
     let is_held_out = |first| is_held_out(seed, first, HELD_OUT_ONE_IN.max(wanted / MAX_HELD_OUT));
     while made.train < wanted {
         let first = made.tried;
         let indices: Vec<u64> = (first..first + CHUNK).collect();
-        let found = parallel::map(&indices, |&index| pair(seed, index, longest).map(|pair| (pair.sketch(), pair)));
+        let found = parallel::map(&indices, |&index| pair(seed, index, longest).map(|pair| (pair.fingerprint(), pair)));
         made.tried += CHUNK;
         // In index order, independent of the threads.
         let mut new = vec![];
         for (sketch, pair) in found.into_iter().flatten() {
-            let group = Group::Of(pair.row.category as u8);
-            match seen.admit_to(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
-                Verdict::New { cluster } => new.push((cluster, pair)),
+            let group = ComparisonGroup::Numbered(pair.row.category as u8);
+            match seen.admit_to_group(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
+                Admission::New { cluster } => new.push((cluster, pair)),
                 _ => made.near_duplicates += 1,
             }
         }
@@ -129,7 +129,7 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Pai
 
 /// Up to `max` pairs that a run was not trained on, evenly spread: the held-out pairs of a folder of `bornite demo`,
 /// or the rows of a dataset split.
-pub fn held_out_pairs(folder: &Path, max: usize, split: &str) -> Result<Vec<Pair>, Failure> {
+pub fn held_out_pairs(folder: &Path, max: usize, split: &str) -> Result<Vec<TaskPair>, Failure> {
     let is_dataset = folder.join("manifest.json").is_file() || folder.join(".making").is_dir();
     let (path, keys) = if is_dataset {
         (folder.to_path_buf(), rows(folder, split)?)
@@ -147,8 +147,8 @@ pub fn held_out_pairs(folder: &Path, max: usize, split: &str) -> Result<Vec<Pair
             return Err(wrong(&what).into());
         }
         let pair = match category {
-            None => pair(seed, index, LONGEST),
-            Some(category) => bornite_data::make(seed, index, &[category]).ok().map(Pair::whole),
+            None => pair(seed, index, MAX_PAIR_BYTES),
+            Some(category) => bornite_data::generate_in(seed, index, &[category]).ok().map(TaskPair::from_row),
         };
         let pair = pair.filter(|pair| pair.document() == text);
         pairs.push(pair.ok_or_else(|| wrong("differs from the text that the generator produces"))?);
@@ -172,7 +172,7 @@ struct PairKey {
 /// The rows of a split of a dataset.
 fn rows(folder: &Path, split: &str) -> Result<Vec<PairKey>, Failure> {
     let (dataset, mut keys, mut splits) = (Dataset::open(folder)?, vec![], BTreeSet::new());
-    dataset.each(&mut |record| {
+    dataset.for_each(&mut |record| {
         if record.text("split") != split {
             splits.insert(record.text("split").to_owned());
             return Ok(true);
@@ -181,8 +181,8 @@ fn rows(folder: &Path, split: &str) -> Result<Vec<PairKey>, Failure> {
             seed: record.int("seed"),
             index: record.int("index"),
             version: record.int("version"),
-            text: format!("{}{MARK}{}", record.text("source"), record.text("cuda")),
-            category: Category::named(record.text("category")),
+            text: format!("{}{SEPARATOR}{}", record.text("source"), record.text("cuda")),
+            category: Category::from_name(record.text("category")),
         });
         Ok(true)
     })?;

@@ -1,9 +1,9 @@
 //! First step of the demo: finds a race in a CUDA kernel without a GPU.
 
-use bornite::ir::interp::{self, Options};
-use bornite::ir::{Arg, Scalar, Value, poke};
-use bornite_lang::cuda::Module;
-use bornite_lang::{ParamRef, Request};
+use bornite::ir::interp::{self, InterpreterOptions};
+use bornite::ir::{Arg, Scalar, Value, store_scalar};
+use bornite_lang::cuda::CudaModule;
+use bornite_lang::{LaunchRequest, ParamRef};
 use serde_json::{Value as Json, json};
 
 use crate::Failure;
@@ -38,8 +38,8 @@ impl Race {
 
 /// Runs the kernel in the checking interpreter.
 pub fn find() -> Result<Race, Failure> {
-    let module = Module::parse(FILE, KERNEL)?;
-    let request = ["x", "y"].iter().fold(Request::new([2, 1, 1], [128, 1, 1]), |r, name| r.length(name, COUNT));
+    let module = CudaModule::parse(FILE, KERNEL)?;
+    let request = ["x", "y"].iter().fold(LaunchRequest::new([2, 1, 1], [128, 1, 1]), |r, name| r.length(name, COUNT));
     let lowered = module.kernel("dot", &request.length("result", 1))?;
     let kernel = &lowered.kernel;
     let mut memory: Vec<Vec<u64>> = vec![vec![]; kernel.params.len()];
@@ -50,7 +50,7 @@ pub fn find() -> Result<Race, Failure> {
                 let elements = if name == "result" { 1 } else { COUNT as usize };
                 let mut words = vec![0; elements.div_ceil(2)];
                 for at in 0..elements * usize::from(name != "result") {
-                    poke(&mut words, 4 * at, Value::from_f64(Scalar::F32, (at % 7) as f64));
+                    store_scalar(&mut words, 4 * at, Value::from_f64(Scalar::F32, (at % 7) as f64));
                 }
                 memory[*n as usize] = words;
             }
@@ -61,7 +61,7 @@ pub fn find() -> Result<Race, Failure> {
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
-    match interp::run_with(kernel, &mut args, Options::default()) {
+    match interp::run_with(kernel, &mut args, InterpreterOptions::default()) {
         Err(fault) => Ok(Race {
             message: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
             line: lowered.line_of(&fault),

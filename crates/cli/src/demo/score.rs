@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use bornite_data::task::{Answer, Judge, Judgement, Pair};
-use bornite_data::verify::Workers;
-use bornite_data::verify::code::{Text, Wanted};
+use bornite_data::task::{Answer, AnswerChecker, AnswerVerdict, TaskPair};
+use bornite_data::verify::WorkerPool;
+use bornite_data::verify::code::{CudaSource, EmitOptions};
 use bornite_data::verify::compile::BATCH;
-use bornite_data::{Rejected, Row};
-use bornite_nn::generate::{Prompt, Sampling, Together};
-use bornite_nn::train::Trained;
-use bornite_support::progress::{Progress, Unit};
+use bornite_data::{Rejection, Row};
+use bornite_nn::generate::{BatchGenerator, Prompt, Sampling};
+use bornite_nn::train::TrainedModel;
+use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::{Value as Json, json};
 
 use super::layout::PromptLayout;
@@ -35,10 +35,10 @@ pub struct SamplingBudget {
 
 /// A pair with its answers, best first.
 pub struct JudgedPair {
-    pub pair: Pair,
+    pub pair: TaskPair,
     pub answers: Vec<Answer>,
     /// Judgement of the first answer, before sorting.
-    pub first: Judgement,
+    pub first: AnswerVerdict,
 }
 
 /// Results.
@@ -61,21 +61,21 @@ pub struct PassRates {
 impl Scores {
     /// Pass rates of a rank.
     pub fn shares(&self, rank: u8) -> PassRates {
-        let reached = |judgement: &Judgement| judgement.rank() >= rank;
+        let reached = |verdict: &AnswerVerdict| verdict.rank() >= rank;
         let pairs = self.tried.len().max(1) as f64;
         let answers: usize = self.tried.iter().map(|tried| tried.answers.len()).sum();
-        let of_all = self.tried.iter().flat_map(|tried| &tried.answers).filter(|a| reached(&a.judgement)).count();
+        let of_all = self.tried.iter().flat_map(|tried| &tried.answers).filter(|a| reached(&a.verdict)).count();
         PassRates {
-            best: self.tried.iter().filter(|tried| reached(&tried.answers[0].judgement)).count() as f64 / pairs,
+            best: self.tried.iter().filter(|tried| reached(&tried.answers[0].verdict)).count() as f64 / pairs,
             first: self.tried.iter().filter(|tried| reached(&tried.first)).count() as f64 / pairs,
             all: of_all as f64 / answers.max(1) as f64,
         }
     }
 
     /// A correct answer, long enough to be interesting.
-    pub fn correct(&self) -> Option<(&Pair, &Answer)> {
+    pub fn correct(&self) -> Option<(&TaskPair, &Answer)> {
         let mut right: Vec<_> = (self.tried.iter())
-            .filter(|tried| tried.answers[0].judgement == Judgement::Right)
+            .filter(|tried| tried.answers[0].verdict == AnswerVerdict::Correct)
             .map(|tried| (&tried.pair, &tried.answers[0]))
             .collect();
         right.sort_by_key(|(_, answer)| answer.body.len());
@@ -83,9 +83,10 @@ impl Scores {
     }
 
     /// A wrong answer, preferably one that compiles.
-    pub fn wrong(&self) -> Option<(&Pair, &Answer)> {
+    pub fn wrong(&self) -> Option<(&TaskPair, &Answer)> {
         let all = self.tried.iter().flat_map(|tried| tried.answers.iter().map(move |answer| (&tried.pair, answer)));
-        all.filter(|(_, answer)| answer.judgement != Judgement::Right).max_by_key(|(_, answer)| answer.judgement.rank())
+        all.filter(|(_, answer)| answer.verdict != AnswerVerdict::Correct)
+            .max_by_key(|(_, answer)| answer.verdict.rank())
     }
 
     pub fn json(&self) -> Json {
@@ -93,11 +94,11 @@ impl Scores {
             let PassRates { best, first, all } = self.shares(rank);
             json!({"best": best, "first": first, "all": all})
         };
-        let example = |found: Option<(&Pair, &Answer)>| {
+        let example = |found: Option<(&TaskPair, &Answer)>| {
             found.map(|(pair, answer)| {
                 json!({
-                    "source": pair.prompt, "cuda": pair.kernel(&answer.body), "judgement": answer.judgement.name(),
-                    "verdict": answer.judgement.to_string(),
+                    "source": pair.prompt, "cuda": pair.kernel(&answer.body), "judgement": answer.verdict.name(),
+                    "verdict": answer.verdict.to_string(),
                 })
             })
         };
@@ -133,7 +134,7 @@ impl Scores {
             if let Some((pair, answer)) = found {
                 let source = pair.prompt.lines().map(|line| format!("    {line}\n")).collect::<String>();
                 let cuda = pair.kernel(&answer.body).lines().map(|line| format!("    {line}\n")).collect::<String>();
-                let verdict = answer.judgement.to_string();
+                let verdict = answer.verdict.to_string();
                 let verdict = verdict.lines().map(|line| format!("    {line}\n")).collect::<String>();
                 text += &format!("\n{title}:\n{source}  ->\n{cuda}  verdict:\n{verdict}");
             }
@@ -144,25 +145,25 @@ impl Scores {
 
 /// Generates answers to pairs and judges them.
 pub fn score(
-    trained: &Trained,
+    trained: &TrainedModel,
     layout: &PromptLayout,
-    pairs: Vec<Pair>,
+    pairs: Vec<TaskPair>,
     effort: SamplingBudget,
 ) -> Result<Scores, Failure> {
     let start = Instant::now();
     let pairs = pairs_in_context(trained, layout, pairs)?;
     let (bodies, tokens) = generate_answers(trained, layout, &pairs, effort)?;
     let writing_s = start.elapsed().as_secs_f64();
-    let judging = Progress::spinner("checking the answers");
+    let judging = ProgressDisplay::spinner("checking the answers");
     let start = Instant::now();
-    let both: Vec<(&Pair, &Vec<String>)> = pairs.iter().zip(&bodies).collect();
+    let both: Vec<(&TaskPair, &Vec<String>)> = pairs.iter().zip(&bodies).collect();
     let judged = parallel::map(&both, |(pair, bodies)| -> Result<Vec<(Answer, Row)>, String> {
-        let judge = Judge::new(pair).map_err(|why| format!("cannot check a pair: {why}"))?;
-        let mut known: HashMap<&str, Judgement> = HashMap::new();
+        let judge = AnswerChecker::new(pair).map_err(|why| format!("cannot check a pair: {why}"))?;
+        let mut known: HashMap<&str, AnswerVerdict> = HashMap::new();
         Ok((bodies.iter())
             .map(|body| {
-                let judgement = known.entry(body).or_insert_with(|| judge.judge(body)).clone();
-                (Answer { body: body.clone(), judgement }, judge.row(body))
+                let verdict = known.entry(body).or_insert_with(|| judge.check(body)).clone();
+                (Answer { body: body.clone(), verdict }, judge.row(body))
             })
             .collect())
     });
@@ -172,8 +173,8 @@ pub fn score(
     let tried = (pairs.into_iter().zip(judged))
         .map(|(pair, judged)| {
             let mut answers: Vec<Answer> = judged.into_iter().map(|(answer, _)| answer).collect();
-            let first = answers[0].judgement.clone();
-            answers.sort_by_key(|answer| std::cmp::Reverse(answer.judgement.rank()));
+            let first = answers[0].verdict.clone();
+            answers.sort_by_key(|answer| std::cmp::Reverse(answer.verdict.rank()));
             JudgedPair { pair, answers, first }
         })
         .collect();
@@ -188,27 +189,31 @@ fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     }
     let mut indices = vec![];
     for (n, answers) in judged.iter().enumerate() {
-        indices.extend((0..answers.len()).filter(|m| answers[*m].0.judgement.rank() > 0).map(|m| (n, m)));
+        indices.extend((0..answers.len()).filter(|m| answers[*m].0.verdict.rank() > 0).map(|m| (n, m)));
     }
-    let _compiling = Progress::spinner(&format!("compiling {} answers with NVRTC", indices.len()));
-    let texts: Vec<Text> = indices.iter().map(|(n, m)| Text::from(&judged[*n][*m].1)).collect();
-    let workers = Workers::new(&crate::data::crew()?)?;
-    let batches: Vec<&[Text]> = texts.chunks(BATCH).collect();
-    let batches = parallel::map(&batches, |batch| workers.compiled(batch, Wanted::default(), ARCH));
+    let _compiling = ProgressDisplay::spinner(&format!("compiling {} answers with NVRTC", indices.len()));
+    let texts: Vec<CudaSource> = indices.iter().map(|(n, m)| CudaSource::from(&judged[*n][*m].1)).collect();
+    let workers = WorkerPool::new(&crate::data::worker_config()?)?;
+    let batches: Vec<&[CudaSource]> = texts.chunks(BATCH).collect();
+    let batches = parallel::map(&batches, |batch| workers.compile(batch, EmitOptions::default(), ARCH));
     let batches: Result<Vec<_>, String> = batches.into_iter().collect();
     for ((n, m), found) in indices.into_iter().zip(batches?.into_iter().flatten()) {
         if let Err(why) = found {
-            let why = if let Rejected::Compile(log) = why { log } else { why.to_string() };
-            judged[n][m].0.judgement = Judgement::Uncompiled(why.lines().take(3).collect::<Vec<_>>().join("\n"));
+            let why = if let Rejection::Compile(log) = why { log } else { why.to_string() };
+            judged[n][m].0.verdict = AnswerVerdict::NotCompiled(why.lines().take(3).collect::<Vec<_>>().join("\n"));
         }
     }
     Ok(true)
 }
 
 /// Pairs that fit the context; prints the number of the others.
-fn pairs_in_context(trained: &Trained, layout: &PromptLayout, pairs: Vec<Pair>) -> Result<Vec<Pair>, Failure> {
+fn pairs_in_context(
+    trained: &TrainedModel,
+    layout: &PromptLayout,
+    pairs: Vec<TaskPair>,
+) -> Result<Vec<TaskPair>, Failure> {
     let (context, count) = (trained.gpt.config().context, pairs.len());
-    let (pairs, long): (Vec<Pair>, Vec<Pair>) =
+    let (pairs, long): (Vec<TaskPair>, Vec<TaskPair>) =
         pairs.into_iter().partition(|pair| layout.length(&trained.tokenizer, pair) <= context);
     if pairs.is_empty() {
         return Err(format!("all {count} kernels are longer than the context of {context} tokens").into());
@@ -222,9 +227,9 @@ fn pairs_in_context(trained: &Trained, layout: &PromptLayout, pairs: Vec<Pair>) 
 
 /// Generates the answers to each pair; the first is greedy, the others are sampled. Also returns the token count.
 fn generate_answers(
-    trained: &Trained,
+    trained: &TrainedModel,
     layout: &PromptLayout,
-    pairs: &[Pair],
+    pairs: &[TaskPair],
     effort: SamplingBudget,
 ) -> Result<(Vec<Vec<String>>, usize), Failure> {
     let samples = effort.samples.max(1);
@@ -243,12 +248,12 @@ fn generate_answers(
     // Prompts of similar length share a batch.
     all.sort_by_key(|(n, sample, prompt)| (prompt.tokens.len(), *n, *sample));
     let rows = effort.rows.min(all.len());
-    let together = Together::new(&trained.gpt, &trained.weights()?, trained.precision, rows, longest)?;
+    let together = BatchGenerator::new(&trained.gpt, &trained.weights()?, trained.precision, rows, longest)?;
     let mut bodies = vec![vec![String::new(); samples]; pairs.len()];
-    let (mut tokens, mut progress, count) = (0, Progress::new(Unit::Percent), all.len());
+    let (mut tokens, mut progress, count) = (0, ProgressDisplay::new(Unit::Percent), all.len());
     for (batch, chunk) in all.chunks(rows).enumerate() {
         let prompts: Vec<Prompt> = chunk.iter().map(|(_, _, prompt)| prompt.clone()).collect();
-        let texts = together.write(tokenizer, &prompts, &mut |at| {
+        let texts = together.generate(tokenizer, &prompts, &mut |at| {
             let done = ((batch * longest + at) * rows).min(count * longest);
             progress.update(done as u64, (count * longest) as u64, &format!("{} of {count} answers", batch * rows));
         })?;

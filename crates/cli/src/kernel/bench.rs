@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use bornite::Device;
-use bornite::ir::{Kernel, Op, Scalar, Value, elementwise, poke};
+use bornite::ir::{Kernel, Op, Scalar, Value, elementwise, store_scalar};
 use bornite::kernel::{CustomKernel, KernelArg, Launch, PreparedLaunch};
 use bornite_bench::{Config, Measurement, measure, rotations};
 use clap::Args;
@@ -97,7 +97,7 @@ pub fn filled(
                         true => ((n as u64 * 7919 + set as u64 * 104_729) % 2000) as f64 / 1000.0 - 1.0,
                         false => (n % 7) as f64,
                     };
-                    poke(&mut words, byte, Value::from_f64(scalar, value));
+                    store_scalar(&mut words, byte, Value::from_f64(scalar, value));
                 }
             }
             views.push(words);

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Value, poke};
-use bornite_lang::cuda::{Declared, Module};
-use bornite_lang::{Errors, Lowered, ParamRef, Request};
+use bornite::ir::{Fault, Kernel, Value, store_scalar};
+use bornite_lang::cuda::{CudaKernelInfo, CudaModule};
+use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef};
 use clap::Args;
 
 use super::argument::{ArgSpec, ArgValue, parse_arg};
@@ -112,9 +112,9 @@ impl LaunchOptions {
         (grid, block)
     }
 
-    fn request(&self, kernel: &Declared) -> Request {
-        let (grid, block) = self.dims(kernel.bound);
-        let mut request = Request::new(grid, block).shared_bytes(self.shared);
+    fn request(&self, kernel: &CudaKernelInfo) -> LaunchRequest {
+        let (grid, block) = self.dims(kernel.max_threads);
+        let mut request = LaunchRequest::new(grid, block).shared_bytes(self.shared);
         for arg in &self.args {
             request = request.length(&arg.name, arg.value.count() as u64);
         }
@@ -124,7 +124,7 @@ impl LaunchOptions {
     /// Lowers a kernel to be emitted; the second result is a comment that lists what it is specialized for.
     /// Arrays may have any length.
     pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<(Kernel, String), Failure> {
-        let module = Module::parse(&file.to_string_lossy(), &read(file)?)?;
+        let module = CudaModule::parse(&file.to_string_lossy(), &read(file)?)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
         let mut request = self.request(&declared);
         if self.grid.is_none() && self.dim.is_none() {
@@ -142,7 +142,7 @@ impl LaunchOptions {
     }
 
     /// A comment that lists what the text of a kernel is specialized for.
-    fn specialized(&self, file: &Path, name: &str, request: &Request, lowered: &Lowered) -> String {
+    fn specialized(&self, file: &Path, name: &str, request: &LaunchRequest, lowered: &Lowered) -> String {
         let sizes = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
         let mut lines = vec![
             format!("Kernel '{name}' of {}, specialized by 'bornite kernel emit' for one launch:", file.display()),
@@ -168,7 +168,7 @@ impl LaunchOptions {
     /// Lowers a kernel and builds its arguments.
     pub fn job(&self, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
         let text = read(file)?;
-        let module = Module::parse(&file.to_string_lossy(), &text)?;
+        let module = CudaModule::parse(&file.to_string_lossy(), &text)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
         let lowered = module.kernel(&kernel_name, &self.request(&declared))?;
         self.filled(file, text, lowered)
@@ -214,7 +214,7 @@ impl LaunchOptions {
                     let cells = || cells(&kernel, view, &[]);
                     let mut made = zeros(kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8))?;
                     for ((byte, _), value) in cells().zip(arg.values(cells().map(|(_, scalar)| scalar))) {
-                        poke(&mut made, byte, value?);
+                        store_scalar(&mut made, byte, value?);
                     }
                     memory[*n as usize] = made;
                 }
@@ -260,7 +260,7 @@ impl LaunchOptions {
 }
 
 /// The kernel of that name, or the only one of the file.
-fn select_kernel(module: &Module, file: &Path, name: Option<&str>) -> Result<(String, Declared), Failure> {
+fn select_kernel(module: &CudaModule, file: &Path, name: Option<&str>) -> Result<(String, CudaKernelInfo), Failure> {
     let mut all = module.kernels();
     let names: Vec<String> = all.iter().map(|kernel| kernel.name.clone()).collect();
     let names = names.join(", ");
@@ -293,10 +293,10 @@ pub struct CheckedKernel {
 
 /// Checks all kernels of a file, as if launched with arrays of any length.
 pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
-    let module = match Module::parse(&file.to_string_lossy(), &read(file)?) {
+    let module = match CudaModule::parse(&file.to_string_lossy(), &read(file)?) {
         Ok(module) => module,
         Err(errors) => {
-            let line = errors.all.first().map_or(1, |found| found.line as usize);
+            let line = errors.diagnostics.first().map_or(1, |found| found.line as usize);
             return Ok(vec![CheckedKernel {
                 kernel: None,
                 instance: None,
@@ -306,11 +306,11 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
             }]);
         }
     };
-    let check = |kernel: Declared| {
+    let check = |kernel: CudaKernelInfo| {
         let mut request =
-            Request::new([1; 3], [kernel.bound.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
+            LaunchRequest::new([1; 3], [kernel.max_threads.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
-        let errors = module.kernel(&module.example(&kernel.name), &request).err();
+        let errors = module.kernel(&module.example_instance(&kernel.name), &request).err();
         CheckedKernel {
             kernel: Some(kernel.name),
             instance: None,

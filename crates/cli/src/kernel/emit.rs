@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bornite_codegen::cpp;
-use bornite_codegen::cuda::{self, Spelling};
+use bornite_codegen::cuda::{self, MathMode};
 use bornite_cuda::Disassembler;
 use clap::ValueEnum;
 
@@ -37,11 +37,11 @@ pub fn emit(
     arch: &str,
     out: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    let spelling = if native { Spelling::Native } else { Spelling::Exact };
+    let math_mode = if native { MathMode::Native } else { MathMode::Exact };
     let EmitSource { kernel, comment, may_alias } = emitted;
     let source = || match may_alias {
-        true => cuda::print_aliased(kernel, spelling),
-        false => cuda::print_as(kernel, spelling),
+        true => cuda::print_aliased(kernel, math_mode),
+        false => cuda::print_with(kernel, math_mode),
     };
     let commented = |text: String| (comment.clone() + &text).into_bytes();
     let bytes = match target {

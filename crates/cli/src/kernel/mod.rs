@@ -19,7 +19,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{Failure, print, print_json};
-use source::KernelSource;
+use source::KernelSelector;
 
 /// Default limit of executed statements, after which a kernel is assumed not to terminate.
 const MAX_STATEMENTS: u64 = 10_000_000;
@@ -36,7 +36,7 @@ pub enum KernelCommand {
     /// Print a kernel as IR, CUDA C++, C++, PTX, SASS or machine code
     Emit {
         #[command(flatten)]
-        source: KernelSource,
+        source: KernelSelector,
         /// Output format
         #[arg(long, value_enum, default_value = "cuda")]
         target: emit::EmitTarget,
@@ -62,7 +62,7 @@ pub enum KernelCommand {
     /// Run a kernel with checks on generated inputs and show its outputs
     Run {
         #[command(flatten)]
-        source: KernelSource,
+        source: KernelSelector,
         /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
         #[arg(long, default_value = "interpreter")]
         device: String,
@@ -205,12 +205,12 @@ fn report_kernels(file: &Path, checked: Vec<cuda::CheckedKernel>, json: bool) ->
                     (line_json["ok"], line_json["tried"]) = (serde_json::Value::Null, tried.as_str().into());
                 }
                 if let Some(errors) = &errors {
-                    let all = errors.all.iter().map(|e| {
+                    let all = errors.diagnostics.iter().map(|e| {
                         json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label,
                             "hint": e.hint})
                     });
                     line_json["errors"] = all.collect();
-                    if let Some(first) = errors.all.first() {
+                    if let Some(first) = errors.diagnostics.first() {
                         (line_json["line"], line_json["error"]) = (first.line.into(), first.message.clone().into());
                     }
                 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use bornite::ir::Kernel;
-use bornite_lang::python::{self, Module, Outcome};
-use bornite_lang::{LoadError, Request};
+use bornite_lang::python::{self, CheckOutcome, PythonModule};
+use bornite_lang::{LaunchRequest, LoadError};
 
 use super::cuda::{CheckedKernel, LaunchOptions, read};
 use super::source::Job;
@@ -15,16 +15,16 @@ pub fn is_python(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "py")
 }
 
-fn load(file: &Path) -> Result<Module, Failure> {
-    Module::load(file).map_err(|error| match error {
-        LoadError::Wrong(errors) => errors.into(),
+fn load(file: &Path) -> Result<PythonModule, Failure> {
+    PythonModule::load(file).map_err(|error| match error {
+        LoadError::Invalid(errors) => errors.into(),
         other => other.into(),
     })
 }
 
 /// The launch that the command line specifies.
-fn request(launch: &LaunchOptions) -> Request {
-    let mut request = Request::over(launch.dim.as_ref().map_or(&[], |dim| &dim.0));
+fn request(launch: &LaunchOptions) -> LaunchRequest {
+    let mut request = LaunchRequest::with_dims(launch.dim.as_ref().map_or(&[], |dim| &dim.0));
     for arg in launch.args() {
         request = request.shape(&arg.name, &arg.shape);
     }
@@ -65,11 +65,11 @@ pub fn job(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<Jo
 }
 
 /// The kernel of that name, or the only one of the file.
-fn select_kernel(module: &Module, file: &Path, name: Option<&str>) -> Result<String, Failure> {
+fn select_kernel(module: &PythonModule, file: &Path, name: Option<&str>) -> Result<String, Failure> {
     if let Some(name) = name {
         return Ok(name.to_owned());
     }
-    let mut names: Vec<String> = module.kernels().into_iter().flat_map(|kernel| kernel.names).collect();
+    let mut names: Vec<String> = module.kernels().into_iter().flat_map(|kernel| kernel.lookup_names).collect();
     match names.len() {
         0 => Err(format!("{} has no kernel", file.display()).into()),
         1 => Ok(names.remove(0)),
@@ -82,10 +82,10 @@ fn select_kernel(module: &Module, file: &Path, name: Option<&str>) -> Result<Str
 
 /// Checks all kernels of a file, as if launched with arrays of any shape.
 pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
-    let module = match Module::load(file) {
+    let module = match PythonModule::load(file) {
         Ok(module) => module,
-        Err(LoadError::Wrong(errors)) => {
-            let line = errors.all.first().map_or(1, |found| found.line as usize);
+        Err(LoadError::Invalid(errors)) => {
+            let line = errors.diagnostics.first().map_or(1, |found| found.line as usize);
             return Ok(vec![CheckedKernel {
                 kernel: None,
                 instance: None,
@@ -96,11 +96,11 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
         }
         Err(other) => return Err(other.into()),
     };
-    let converted = |checked: python::Checked| {
+    let converted = |checked: python::KernelCheck| {
         let (errors, tried_types) = match checked.outcome {
-            Outcome::Valid => (None, None),
-            Outcome::Wrong(errors) => (Some(errors), None),
-            Outcome::Untold(tried) => (None, Some(tried)),
+            CheckOutcome::Valid => (None, None),
+            CheckOutcome::Invalid(errors) => (Some(errors), None),
+            CheckOutcome::Undetermined(tried) => (None, Some(tried)),
         };
         let instance = (checked.name != checked.kernel).then_some(checked.name);
         CheckedKernel { kernel: Some(checked.kernel), instance, line: checked.line as usize, errors, tried_types }

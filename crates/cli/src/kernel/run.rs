@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use bornite::ir::interp::{self, Options, Order};
-use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, peek, poke};
+use bornite::ir::interp::{self, ExecutionOrder, InterpreterOptions};
+use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, load_scalar, store_scalar};
 use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};
 use bornite::{Device, Tensor};
 use serde_json::json;
@@ -36,7 +36,7 @@ pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
 /// Byte offset and type of every component of a view.
 pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<Item = (usize, Scalar)> + use<> {
     let layout = param.ty.layout(&kernel.structs);
-    let elements = kernel.span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
+    let elements = kernel.memory_span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
     let components = layout.offsets.len();
     (0..elements * components).map(move |n| {
         let (offset, scalar) = layout.offsets[n % components];
@@ -80,7 +80,7 @@ pub fn memory(kernel: &Kernel, firsts: &[Value]) -> Result<Vec<Vec<u64>>, Failur
         let mut words = zeros(bytes.div_ceil(8))?;
         if p.access.reads() {
             for (n, (byte, scalar)) in cells(kernel, p, firsts).enumerate() {
-                poke(&mut words, byte, Value::from_f64(scalar, (n % 7) as f64));
+                store_scalar(&mut words, byte, Value::from_f64(scalar, (n % 7) as f64));
             }
         }
         Ok(words)
@@ -110,7 +110,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-fn interpret(job: &Job, options: Options) -> Result<Result<RunOutcome, Fault>, Failure> {
+fn interpret(job: &Job, options: InterpreterOptions) -> Result<Result<RunOutcome, Fault>, Failure> {
     let kernel = &job.kernel;
     let mut memory = copy_memory(&job.memory)?;
     let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
@@ -196,22 +196,27 @@ pub fn execute(
     json: bool,
 ) -> Result<ExitCode, Failure> {
     let kernel = &job.kernel;
-    let options = |order| Options { order, max_statements: Some(max_statements), instances: true, divisions: sanitize };
+    let options = |order| InterpreterOptions {
+        order,
+        max_statements: Some(max_statements),
+        check_instance_races: true,
+        check_division: sanitize,
+    };
     let outcome = match device {
-        Device::Interpreter => interpret(job, options(Order::Forward))?,
+        Device::Interpreter => interpret(job, options(ExecutionOrder::Forward))?,
         _ if sanitize => return Err("--sanitize runs in the interpreter; remove --device".into()),
         device => match on_device(job, device, max_statements)? {
             // Machine code has no line information; the interpreter does.
             Err(fault) => {
                 let same = |found: &Fault| std::mem::discriminant(&found.kind) == std::mem::discriminant(&fault.kind);
-                Err(interpret(job, options(Order::Forward))?.err().filter(same).unwrap_or(fault))
+                Err(interpret(job, options(ExecutionOrder::Forward))?.err().filter(same).unwrap_or(fault))
             }
             outcome => outcome,
         },
     };
     let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
-        found = match interpret(job, options(Order::Reverse))? {
+        found = match interpret(job, options(ExecutionOrder::Reverse))? {
             Err(fault) => Some(finding(job, &fault)),
             Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
                 message: format!("kernel '{}': its results depend on the execution order of threads", kernel.name),
@@ -226,7 +231,7 @@ pub fn execute(
     let written: Vec<(&str, String, Vec<Value>)> = (kernel.params.iter().zip(&shown.memory))
         .filter(|(p, words)| p.access.writes() && !words.is_empty())
         .map(|(p, words)| {
-            let first = cells(kernel, p, &firsts).take(8).map(|(byte, scalar)| peek(words, byte, scalar));
+            let first = cells(kernel, p, &firsts).take(8).map(|(byte, scalar)| load_scalar(words, byte, scalar));
             (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
         })
         .collect();

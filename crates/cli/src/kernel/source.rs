@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::templates::{self, Built};
+use bornite::ir::templates::{self, KernelResult};
 use bornite::ir::{Kernel, Scalar, Value, VerifyError, elementwise};
 use clap::Args;
 
@@ -31,7 +31,7 @@ pub struct EmitSource {
 
 /// Options that select a kernel.
 #[derive(Args)]
-pub struct KernelSource {
+pub struct KernelSelector {
     #[command(flatten)]
     from: KernelInput,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub struct KernelTemplate {
     pub small: &'static [u64],
     /// Default tile side or block size; 0 if the template has none.
     pub tile: u32,
-    build: fn(Scalar, &[u64], u32) -> Built,
+    build: fn(Scalar, &[u64], u32) -> KernelResult,
     flops: fn(&[u64]) -> u64,
 }
 
@@ -208,7 +208,7 @@ pub const TEMPLATES: [KernelTemplate; 14] = [
         0,
         |s, n, _| {
             elementwise("elementwise", "gelu(x) * y", s, n[0])
-                .map_err(|e| VerifyError { kernel: "elementwise".into(), what: e.to_string() })
+                .map_err(|e| VerifyError { kernel: "elementwise".into(), message: e.to_string() })
         },
         |_| 0,
     ),
@@ -220,7 +220,7 @@ const fn template(
     axes: &'static str,
     small: &'static [u64],
     tile: u32,
-    build: fn(Scalar, &[u64], u32) -> Built,
+    build: fn(Scalar, &[u64], u32) -> KernelResult,
     flops: fn(&[u64]) -> u64,
 ) -> KernelTemplate {
     KernelTemplate { name, doc, axes, small, tile, build, flops }
@@ -289,7 +289,7 @@ impl KernelTemplate {
     }
 }
 
-impl KernelSource {
+impl KernelSelector {
     /// The file, if it is CUDA C++.
     pub fn cuda_file(&self) -> Option<&Path> {
         self.from.file.as_deref().filter(|file| cuda::is_cuda(file))

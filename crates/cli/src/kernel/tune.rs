@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use bornite::Device;
 use bornite::ir::{Kernel, Scalar};
 use bornite::kernel::{CustomKernel, Launch, tune_kernels, tune_kernels_unchecked};
-use bornite::tune::{Choice, Found, Mode, Store, Tuner};
+use bornite::tune::{Choice, TuneMode, Tuner, TuningResult, TuningStore};
 use clap::Args;
 use serde_json::json;
 
@@ -63,8 +63,8 @@ const TOLERANCE: f64 = 1e-3;
 
 pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
     let device = parse_device(&options.device)?;
-    let store = Store::open(&bornite_support::cache::Settings::of_process()?);
-    let tuner = Tuner::new(Mode::Tune, if options.again { Store::nowhere() } else { store });
+    let store = TuningStore::open(&bornite_support::cache::CacheSettings::current()?);
+    let tuner = Tuner::new(TuneMode::Tune, if options.again { TuningStore::disabled() } else { store });
     let found = match (&options.file, &options.template) {
         (Some(file), _) => of_file(options, file, device, &tuner)?,
         (None, template) => of_template(options, template.as_deref().unwrap_or_default(), device, &tuner)?,
@@ -72,7 +72,7 @@ pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
     let Some(record) = &found.record else { return Err("no candidate computes the correct result".into()) };
     let mut stored = tuner.store().folder().map(|folder| folder.display().to_string()).map_err(String::from);
     if options.again {
-        let store = Store::open(&bornite_support::cache::Settings::of_process()?);
+        let store = TuningStore::open(&bornite_support::cache::CacheSettings::current()?);
         stored = store.put(record).and_then(|()| Ok(store.folder()?.display().to_string()));
     }
     if options.json {
@@ -93,7 +93,7 @@ pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Tunes over kernels and block sizes of a file. Each candidate first runs with checks in the interpreter, which is the reference.
-fn of_file(options: &TuneOptions, file: &Path, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+fn of_file(options: &TuneOptions, file: &Path, device: Device, tuner: &Tuner) -> Result<TuningResult, Failure> {
     let names: Vec<Option<&str>> = match options.kernel.is_empty() {
         true => vec![None],
         false => options.kernel.iter().map(|name| Some(&name[..])).collect(),
@@ -141,7 +141,7 @@ fn custom(variants: &[(Choice, Kernel)]) -> Result<Vec<(Choice, CustomKernel)>, 
 }
 
 /// Tunes over tile sizes of a template.
-fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner) -> Result<Found, Failure> {
+fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner) -> Result<TuningResult, Failure> {
     let template = KernelTemplate::find(name)?;
     let shape = options.shape.as_ref().map(|shape| &shape.0[..]);
     let mut variants: Vec<(Choice, Kernel)> = vec![];

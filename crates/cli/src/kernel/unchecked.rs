@@ -4,19 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use bornite::Device;
-use bornite::ir::{Scalar, Value, peek, poke};
-use bornite_cuda::{Buffer, Function, Geometry};
+use bornite::ir::{Scalar, Value, load_scalar, store_scalar};
+use bornite_cuda::{Buffer, Function, LaunchConfig};
 use bornite_lang::Errors;
 use serde_json::json;
 
 use super::argument::{ArgSpec, ArgValue, NumberLiteral};
 use super::cuda::read;
 use super::run::{format_values, values_to_json, zeros};
-use super::source::KernelSource;
+use super::source::KernelSelector;
 use crate::{Failure, note, print, print_json};
 
 /// Runs an unsupported file unchecked on a GPU; on other devices, returns the front end's errors.
-pub fn run_unchecked(source: &KernelSource, error: Failure, device: Device, json: bool) -> Result<ExitCode, Failure> {
+pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, json: bool) -> Result<ExitCode, Failure> {
     let (Device::Cuda(ordinal), Some(file), true) = (device, source.cuda_file(), error.is::<Errors>()) else {
         return Err(error);
     };
@@ -42,7 +42,7 @@ pub fn run_unchecked(source: &KernelSource, error: Failure, device: Device, json
     }
     let sizes: Vec<usize> = params.iter().map(Vec::len).collect();
     let function = Function::load(&device, &cubin, name, 0, sizes)?;
-    let mut geometry = Geometry::new(grid, block);
+    let mut geometry = LaunchConfig::new(grid, block);
     geometry.shared_bytes = launch.shared_bytes().try_into().unwrap_or(u32::MAX);
     launch_unchecked(&function, &geometry, &params)?;
     device.synchronize()?;
@@ -57,10 +57,10 @@ pub fn run_unchecked(source: &KernelSource, error: Failure, device: Device, json
 
 /// Launches with arguments in the order of the command line.
 #[allow(unsafe_code)]
-fn launch_unchecked(function: &Function, geometry: &Geometry, params: &[Vec<u8>]) -> Result<(), Failure> {
+fn launch_unchecked(function: &Function, geometry: &LaunchConfig, params: &[Vec<u8>]) -> Result<(), Failure> {
     // SAFETY: not known to be safe. The user requested an unchecked kernel and was warned; accesses beyond its
     // buffers are the responsibility of its author, in a process that does nothing else.
-    unsafe { function.launch_as(geometry, None, &[], params)? };
+    unsafe { function.launch_with(geometry, None, &[], params)? };
     Ok(())
 }
 
@@ -93,7 +93,7 @@ fn encoded(arg: &ArgSpec) -> Result<(Vec<u8>, bool), Failure> {
     let (scalar, count) = (scalar_of(arg), arg.value.count());
     let mut words = zeros((count * scalar.bytes()).div_ceil(8))?;
     for (n, value) in arg.values(std::iter::repeat_n(scalar, count)).enumerate() {
-        poke(&mut words, n * scalar.bytes(), value?);
+        store_scalar(&mut words, n * scalar.bytes(), value?);
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(count * scalar.bytes());
@@ -109,7 +109,7 @@ fn first_values(bytes: &[u8], scalar: Scalar) -> Vec<Value> {
             u64::from_le_bytes(word)
         })
         .collect();
-    (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| peek(&words, n * scalar.bytes(), scalar)).collect()
+    (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| load_scalar(&words, n * scalar.bytes(), scalar)).collect()
 }
 
 /// The source with `extern "C"` kernels, so that their names are not mangled, and without host headers, which

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bornite::Device;
 use bornite_nn::checkpoint::{checkpoints, load, load_latest};
-use bornite_nn::train::{Event, Observer, RunConfig, lines};
+use bornite_nn::train::{Observer, RunConfig, TrainEvent, lines};
 
 use crate::process::{SMALL, command, full, scratch, signal, start, wait};
 use crate::stops::{begin, words};

@@ -35,9 +35,7 @@ static WORDS: LazyLock<HashMap<&str, bool>> = LazyLock::new(|| {
 });
 
 fn hash(word: &[u8]) -> u64 {
-    mix(
-        word.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3)),
-    )
+    mix(word.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ *byte as u64).wrapping_mul(0x100_0000_01b3)))
 }
 
 /// Calls `visit` with each token, and with the token after operators and functions are removed too.

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use bornite_parquet::{Error as TableError, TableReader, ColumnValue};
+use bornite_parquet::{ColumnValue, Error as TableError, TableReader};
 use bornite_support::input_limit;
 
 use super::dir::open;

@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 use std::time::Instant;
 
-use bornite_parquet::{TableWriter, ColumnValue, zstd};
+use bornite_parquet::{ColumnValue, TableWriter, zstd};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 

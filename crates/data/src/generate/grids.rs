@@ -146,7 +146,8 @@ pub fn weighted(m: &mut ProgramBuilder, scalar: ScalarType, terms: Vec<Term>) ->
         sum = Some(match sum {
             None => term,
             Some(sum) => {
-                let op = *m.random.pick_weighted(&[(5, TermOp::Add), (2, TermOp::Sub), (1, TermOp::Max), (1, TermOp::Min)]);
+                let op =
+                    *m.random.pick_weighted(&[(5, TermOp::Add), (2, TermOp::Sub), (1, TermOp::Max), (1, TermOp::Min)]);
                 m.join(op, sum, term)
             }
         });
@@ -302,7 +303,8 @@ fn plane(m: &mut ProgramBuilder) {
         m.for_range("k", ProgramExpr::int(0), high, 1, |m, k| {
             let x = Term::new(ProgramExpr::load(left, vec![i.clone(), k.clone()], scalar), -1.0, 1.0);
             let y = Term::new(ProgramExpr::load(right, vec![k, j.clone()], scalar), -1.0, 1.0);
-            let op = *m.random.pick_weighted(&[(4, TermOp::Mul), (1, TermOp::AbsDiff), (1, TermOp::Sub), (1, TermOp::Min)]);
+            let op =
+                *m.random.pick_weighted(&[(4, TermOp::Mul), (1, TermOp::AbsDiff), (1, TermOp::Sub), (1, TermOp::Min)]);
             let mut value = m.join(op, x, y);
             if m.random.chance(35) {
                 value = m.apply(TermFn::Square, value);

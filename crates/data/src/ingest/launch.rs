@@ -2,10 +2,10 @@
 //! and compares the results.
 
 use bornite_codegen::cuda;
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_printing};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_printing};
 use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
-use bornite_lang::{Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 use super::annotations::{Annotations, dims_text};
 use super::{first_message, sums};
@@ -69,7 +69,11 @@ fn draw_inputs(
 }
 
 /// Runs a launch; returns the arrays after it, or the interpreter's report.
-pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: ExecutionOrder) -> Result<Vec<Vec<Value>>, String> {
+pub(super) fn run_launch(
+    lowered: &Lowered,
+    inputs: &LaunchData,
+    order: ExecutionOrder,
+) -> Result<Vec<Vec<Value>>, String> {
     let kernel = &lowered.kernel;
     let layouts: Vec<_> = kernel.params.iter().map(|param| param.ty.layout(&kernel.structs)).collect();
     let mut memory: Vec<Vec<u64>> = (layouts.iter().zip(&inputs.arrays))
@@ -86,7 +90,12 @@ pub(super) fn run_launch(lowered: &Lowered, inputs: &LaunchData, order: Executio
         .map(|(words, p)| if p.access.writes() { Arg::Write(words) } else { Arg::Read(words) })
         .collect();
     args.extend(inputs.values.iter().map(|parts| Arg::Value(parts)));
-    let options = InterpreterOptions { order, max_statements: Some(MAX_STATEMENTS), check_instance_races: true, check_division: true };
+    let options = InterpreterOptions {
+        order,
+        max_statements: Some(MAX_STATEMENTS),
+        check_instance_races: true,
+        check_division: true,
+    };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| {
         let line = lowered.line_of(&fault).map_or(String::new(), |line| format!("line {line}: "));
         let hint = match &fault.kind {

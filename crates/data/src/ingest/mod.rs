@@ -17,7 +17,7 @@ use std::fmt::Write;
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::{Kernel, Launch, Scalar, Type};
 use bornite_lang::python::{PythonKernelInfo, PythonModule};
-use bornite_lang::{Errors, Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef};
 
 use annotations::{Annotations, launch_name, parse_annotation};
 use launch::{CudaText, ObservedEffects};
@@ -93,7 +93,8 @@ struct Declaration<'m> {
 impl Declaration<'_> {
     /// Lowers the kernel for a launch. Open types are instantiated as `float32`.
     fn lower(&self, request: &LaunchRequest) -> Result<Lowered, String> {
-        let types: Vec<(&str, &str)> = self.kernel.generic_params.iter().map(|name| (name.as_str(), "float32")).collect();
+        let types: Vec<(&str, &str)> =
+            self.kernel.generic_params.iter().map(|name| (name.as_str(), "float32")).collect();
         self.module.kernel_at(self.n, &types, request).map_err(first_message)
     }
 

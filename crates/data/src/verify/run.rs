@@ -1,10 +1,10 @@
 //! Runs texts under the checking interpreter and compares them with the reference evaluator
 //! (`evaluate/`).
 
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_printing};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_printing};
 use bornite_ir::{Arg, FaultKind, Kernel, Scalar as IrScalar, Value as IrValue, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
-use bornite_lang::{Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 use super::{Rejection, signature};
 use crate::Row;
@@ -226,7 +226,12 @@ fn run_case(
         .collect();
     args.extend(values.iter().map(|parts| Arg::Value(parts)));
     let order = if number.is_multiple_of(2) { ExecutionOrder::Forward } else { ExecutionOrder::Reverse };
-    let options = InterpreterOptions { order, max_statements: Some(limits.statements), check_instance_races: true, check_division: true };
+    let options = InterpreterOptions {
+        order,
+        max_statements: Some(limits.statements),
+        check_instance_races: true,
+        check_division: true,
+    };
     run_printing(kernel, &mut args, options, &mut |_| {}).map_err(|fault| Rejection::Fault {
         kind: fault_class(&fault.kind),
         input: number,

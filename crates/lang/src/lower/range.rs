@@ -1,6 +1,6 @@
 //! Value ranges of integer expressions, from the launch.
 
-use bornite_ir::{ExprId, Op, IntRange, Scalar};
+use bornite_ir::{ExprId, IntRange, Op, Scalar};
 
 use super::{Node, Tree, Writer};
 

@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 
 use bornite_ir::{
-    AlgebraOp, Axis, Builder, Builtin, Emit, EmitBits, ExprId, Mark, Op, IntRange, Scalar, Stmt, Value, interp,
+    AlgebraOp, Axis, Builder, Builtin, Emit, EmitBits, ExprId, IntRange, Mark, Op, Scalar, Stmt, Value, interp,
 };
 
 use super::tree::fold_cast;

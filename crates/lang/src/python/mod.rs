@@ -43,7 +43,7 @@ use ruff_python_ast::{Stmt, StmtImportFrom};
 use ruff_text_size::{Ranged, TextSize};
 
 use crate::diagnostic::Source;
-use crate::{Diagnostic, Errors, Lowered, LaunchRequest, SourceSpan};
+use crate::{Diagnostic, Errors, LaunchRequest, Lowered, SourceSpan};
 pub use check::{CheckOutcome, KernelCheck};
 use lower::Lower;
 use program::{FuncId, Program};
@@ -255,8 +255,9 @@ impl PythonModule {
     /// of generic parameters are part of the name: `scale<x:float32>`.
     pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
         let source = &self.files[0].source;
-        let error =
-            |what: String| Errors::new(source, vec![source.diagnostic(SourceSpan::default(), what, String::new(), None)]);
+        let error = |what: String| {
+            Errors::new(source, vec![source.diagnostic(SourceSpan::default(), what, String::new(), None)])
+        };
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), args.trim_end().trim_end_matches('>')),
             None => (name.trim(), ""),

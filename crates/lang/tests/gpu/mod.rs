@@ -55,7 +55,9 @@ fn run_on(
         .collect();
     let (grid, block) = match kernel.launch {
         Launch::Blocks { grid, block } => (grid, block),
-        Launch::ParallelFor { .. } => ([count.div_ceil(cuda::THREADS_PER_BLOCK.into()) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1]),
+        Launch::ParallelFor { .. } => {
+            ([count.div_ceil(cuda::THREADS_PER_BLOCK.into()) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1])
+        }
     };
     let config = LaunchConfig { shared_bytes: cuda::dynamic_shared_bytes(kernel), ..LaunchConfig::new(grid, block) };
     // SAFETY: memory is as long as the views are; the interpreter ran the same call.

@@ -15,7 +15,7 @@ mod random;
 use std::path::Path;
 
 use bornite_codegen::{cpu, cuda};
-use bornite_ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite_ir::{Arg, Fault, FaultKind, Kernel, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::{LaunchRequest, Lowered, ParamRef};

@@ -46,7 +46,10 @@ fn check(case: &Case, seed: u64) -> Option<String> {
         let line = text.lines().zip(round_trip.lines()).find(|(a, b)| a != b);
         return Some(format!("the printed text changes at {line:?}:\n{text}\n{round_trip}"));
     }
-    match (interpreted(case, &case.kernel, seed, ExecutionOrder::Forward), interpreted(case, &again, seed, ExecutionOrder::Forward)) {
+    match (
+        interpreted(case, &case.kernel, seed, ExecutionOrder::Forward),
+        interpreted(case, &again, seed, ExecutionOrder::Forward),
+    ) {
         (Ok(expected), Ok(found)) if expected == found => check_without_round_trip(case, &text, seed, &expected),
         (Ok(_), Ok(_)) => Some(format!("different results:\n{}\n{again}", case.kernel)),
         // Templates that index by their input may fault; both must fault in the same way.

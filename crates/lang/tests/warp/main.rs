@@ -16,7 +16,7 @@ use bornite_codegen::{cpu, cuda};
 use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Access, Arg, Kernel, Scalar, Value, load_scalar, store_scalar};
 use bornite_lang::python::PythonModule;
-use bornite_lang::{Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 use serde_json::Value as Json;
 
 fn folder() -> PathBuf {

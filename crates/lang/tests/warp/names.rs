@@ -82,7 +82,8 @@ const NAMES: [(&str, Result<i64, &str>); 12] = [
 fn kernel_names_resolve_as_in_python() {
     let module = PythonModule::parse("names.py", FILE).unwrap_or_else(|errors| panic!("{errors}"));
     for (name, expected) in NAMES {
-        let lowered = module.kernel(name, &LaunchRequest::with_dims(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
+        let lowered =
+            module.kernel(name, &LaunchRequest::with_dims(&[2]).shape("o", &[2])).map_err(|errors| errors.to_string());
         let found = lowered.and_then(|lowered| super::semantics::first(&lowered, 2, "o"));
         match (&found, expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found[0], expected, "{name}"),

@@ -4,7 +4,7 @@
 use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Scalar, Value, load_scalar};
 use bornite_lang::python::PythonModule;
-use bornite_lang::{Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const DRAWS: &str = "
 @wp.func
@@ -189,7 +189,8 @@ fn negation_of_zero_is_negative_zero() {
     let body = "x = float(i)\n    v = -wp.vec2(x, x)\n    out[0] = int(1.0 / (-x) < 0.0) + 2 * int(1.0 / v[0] < 0.0) + 4 * int(1.0 / wp.neg(x) < 0.0)";
     let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    i = wp.tid()\n    {body}\n");
     let module = PythonModule::parse("zero.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-    let lowered = module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
+    let lowered =
+        module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[4])).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(first(&lowered, 1, "out"), Ok(vec![7]));
     let manual = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kernels.md")).unwrap();
     assert!(manual.contains("**Negation is that of IEEE 754**"), "docs/kernels.md does not list the difference");
@@ -208,7 +209,8 @@ pub fn first(lowered: &Lowered, count: usize, name: &str) -> Result<Vec<i64>, St
     let mut memory = vec![vec![0u64; 2]; lowered.kernel.params.len()];
     let values: [Vec<Value>; 0] = [];
     let mut args = super::args(&lowered.kernel, &mut memory, &values);
-    run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {}).map_err(|fault| fault.to_string())?;
+    run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {})
+        .map_err(|fault| fault.to_string())?;
     let out = lowered.params.iter().find(|(found, _)| found == name).map(|(_, param)| param);
     let Some(ParamRef::View(n)) = out else { return Err(format!("no '{name}'")) };
     Ok((0..count).map(|i| load_scalar(&memory[*n as usize], i * 4, Scalar::I32).as_i64()).collect())
@@ -232,12 +234,14 @@ fn print_output_is_exact() {
     for (body, expected) in PRINTED {
         let text = format!("import warp as wp\n\n@wp.kernel\ndef k(out: wp.array[int]):\n    {body}\n    out[0] = 1\n");
         let module = PythonModule::parse("printed.py", &text).unwrap_or_else(|errors| panic!("{errors}"));
-        let lowered = module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
+        let lowered =
+            module.kernel("k", &LaunchRequest::with_dims(&[1]).shape("out", &[1])).unwrap_or_else(|e| panic!("{e}"));
         let (mut memory, mut lines) = (vec![vec![0u64; 1]], vec![]);
         let values: [Vec<Value>; 0] = [];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
         let keep = &mut |line: &str| lines.push(line.to_owned());
-        run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), keep).unwrap_or_else(|fault| panic!("{fault}"));
+        run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), keep)
+            .unwrap_or_else(|fault| panic!("{fault}"));
         assert_eq!(lines.join("\n"), expected, "{body}");
     }
 }

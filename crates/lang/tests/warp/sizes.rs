@@ -4,7 +4,7 @@
 use bornite_ir::interp::{InterpreterOptions, run_printing};
 use bornite_ir::{Scalar, Value, load_scalar};
 use bornite_lang::python::PythonModule;
-use bornite_lang::{Lowered, ParamRef, LaunchRequest};
+use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
 const KERNELS: &str = "
 import warp as wp
@@ -46,7 +46,11 @@ fn specified_sizes_fit_or_are_rejected() {
     let cases = [
         ("sizes", out(LaunchRequest::with_dims(&[4]).shape("x", &[TOO_MANY, 1])), "a size of 'x' is 2147483648"),
         ("sizes", out(LaunchRequest::with_dims(&[4]).shape("x", &[2, (1 << 32) + 5])), "a size of 'x' is 4294967301"),
-        ("sizes", out(LaunchRequest::with_dims(&[TOO_MANY]).shape("x", &[2, 2])), "instances of the launch is 2147483648"),
+        (
+            "sizes",
+            out(LaunchRequest::with_dims(&[TOO_MANY]).shape("x", &[2, 2])),
+            "instances of the launch is 2147483648",
+        ),
         ("places", out(LaunchRequest::with_dims(&[1 << 16, 1 << 16])), "instances of the launch is 4294967296"),
         ("places", out(LaunchRequest::with_dims(&[u64::MAX, u64::MAX])), "the limit is 2147483647"),
     ];
@@ -89,7 +93,9 @@ fn sizes_passed_at_launch_fit_or_are_rejected() {
         values[sizes(name)] = vec![Value::int(Scalar::I32, TOO_MANY as i64)];
         let mut memory = vec![vec![0u64; 4]; 2];
         let mut args = super::args(&lowered.kernel, &mut memory, &values);
-        let fault = run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {}).unwrap_err().to_string();
+        let fault = run_printing(&lowered.kernel, &mut args, InterpreterOptions::default(), &mut |_| {})
+            .unwrap_err()
+            .to_string();
         assert!(fault.contains(part), "expected {part}, found {fault}");
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use bornite::{Device, Tensor, runtime::interruptible};
-use bornite_support::tune::{TuningRecord, Tuner};
+use bornite_support::tune::{Tuner, TuningRecord};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};

@@ -156,7 +156,9 @@ impl CompiledKernel {
         {
             let buffers: Vec<&Buffer> = buffers.iter().collect();
             let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-            bornite_support::time_device_wait(|| program.launch(&buffers, &values, THREADS_PER_BLOCK, LaunchInfo::at(location)))?;
+            bornite_support::time_device_wait(|| {
+                program.launch(&buffers, &values, THREADS_PER_BLOCK, LaunchInfo::at(location))
+            })?;
         }
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bornite_ir::{Kernel, verify};
-use bornite_lang::{Errors, Lowered, ParamRef, LaunchRequest, cuda, python};
+use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef, cuda, python};
 
 use crate::kernels::kernel::CustomKernel;
 use crate::kernels::launch::LaunchDims;

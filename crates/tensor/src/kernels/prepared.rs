@@ -186,8 +186,9 @@ impl PreparedLaunch {
             let elements = self.arrays[view].0.bytes() / layout.bytes.max(1);
             let components = (0..elements)
                 .flat_map(|n| layout.offsets.iter().map(move |(offset, scalar)| (n * layout.bytes + offset, *scalar)));
-            let pairs: Vec<(f64, f64)> =
-                components.map(|(at, s)| (load_scalar(&found, at, s).as_f64(), load_scalar(&reference, at, s).as_f64())).collect();
+            let pairs: Vec<(f64, f64)> = components
+                .map(|(at, s)| (load_scalar(&found, at, s).as_f64(), load_scalar(&reference, at, s).as_f64()))
+                .collect();
             let scale = pairs.iter().map(|(_, b)| b.abs()).filter(|b| b.is_finite()).fold(0.0, f64::max);
             for (a, b) in pairs {
                 let difference = match (a == b || (a.is_nan() && b.is_nan()), scale > 0.0) {

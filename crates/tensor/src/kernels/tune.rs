@@ -2,7 +2,9 @@
 
 use bornite_cuda::DeviceTimer;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, TuningResult, HostTimer, TuningKey, Platform, TuningRequest, Timer, Tuner, digest};
+use bornite_support::tune::{
+    Choice, HostTimer, Platform, Timer, Tuner, TuningKey, TuningRequest, TuningResult, digest,
+};
 
 use crate::kernels::kernel::{BoundLaunch, CustomKernel};
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};

@@ -80,8 +80,13 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
     let (name, index) = (kernel_name(group), index_type(group));
     let blocks = if on_gpu { blocks::block_kernel(group, || shared_bytes(device)) } else { None };
     let serial = |instances: usize| Builder::new(&name, instances as u64, index);
-    let g =
-        GroupKernel { group, in_place, index, launch_shape: LaunchShape { lanes: 1, threads: THREADS_PER_BLOCK }, length: None };
+    let g = GroupKernel {
+        group,
+        in_place,
+        index,
+        launch_shape: LaunchShape { lanes: 1, threads: THREADS_PER_BLOCK },
+        length: None,
+    };
     let Some(blocks) = blocks else {
         return match group.space {
             IterationSpace::Elements(elements) if on_gpu => {

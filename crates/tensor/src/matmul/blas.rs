@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite_cuda::DeviceClock;
 use bornite_cuda::Error as CudaError;
-use bornite_cuda::blas::{self, MatmulArgs, ComputeType, ElementType, Epilogue, Matmul, MatrixLayout, MatmulPlan};
+use bornite_cuda::blas::{self, ComputeType, ElementType, Epilogue, Matmul, MatmulArgs, MatmulPlan, MatrixLayout};
 use bornite_support::profile;
 
 use super::MatmulMode;

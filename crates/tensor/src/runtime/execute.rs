@@ -80,7 +80,8 @@ pub(crate) fn program_with_limit(device: Device, kernel: &Kernel, max_statements
     let max_statements = Some(max_statements);
     let code = match device {
         Device::Cpu(_) if !kernel.is_cooperative() => {
-            let options = cpu::CompileOptions { max_statements, limit_per_instance: true, ..cpu::CompileOptions::default() };
+            let options =
+                cpu::CompileOptions { max_statements, limit_per_instance: true, ..cpu::CompileOptions::default() };
             Code::Cpu(Box::new(cpu::compile_with(kernel, options)?))
         }
         _ => compile(device, kernel, CodegenMode::Exact)?,
@@ -210,7 +211,11 @@ impl Program {
                 // Generated kernels write each element once; race checking would need memory for
                 // every element.
                 let max_statements = self.max_statements;
-                let options = interp::InterpreterOptions { check_instance_races: false, max_statements, ..interp::InterpreterOptions::default() };
+                let options = interp::InterpreterOptions {
+                    check_instance_races: false,
+                    max_statements,
+                    ..interp::InterpreterOptions::default()
+                };
                 with_host_args(kernel, buffers, values, |args| interp::run_with(kernel, args, options))
             }
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
@@ -224,7 +229,8 @@ impl Program {
                     }
                 };
                 let shared_bytes = cuda::dynamic_shared_bytes(kernel);
-                let geometry = bornite_cuda::LaunchConfig { shared_bytes, ..bornite_cuda::LaunchConfig::new(grid, block) };
+                let geometry =
+                    bornite_cuda::LaunchConfig { shared_bytes, ..bornite_cuda::LaunchConfig::new(grid, block) };
                 let own = buffers.len().min(kernel.params.len());
                 let mut pointers = cuda_pointers(kernel, &buffers[..own], &firsts)?;
                 let mut packed: Vec<Vec<u8>> =

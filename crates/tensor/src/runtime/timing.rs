@@ -2,7 +2,7 @@
 
 use bornite_cuda::DeviceClock;
 use bornite_ir::{Kernel, Value};
-use bornite_support::profile::{self, Clock, HostClock, WorkKind, Stopwatch, MemorySample, Work};
+use bornite_support::profile::{self, Clock, HostClock, MemorySample, Stopwatch, Work, WorkKind};
 
 use crate::graph::node::{Node, Op};
 use crate::{Device, SourceLocation};

@@ -14,7 +14,7 @@ use bornite_codegen::cpu::is_interrupted;
 use bornite_cuda::DeviceTimer;
 use bornite_cuda::Graph;
 use bornite_ir::Value;
-use bornite_support::tune::{Choice, ExclusiveTimer, Fallible, TuningKey, TuneMode, TuningRequest, Tuner, digest};
+use bornite_support::tune::{Choice, ExclusiveTimer, Fallible, TuneMode, Tuner, TuningKey, TuningRequest, digest};
 
 use super::Schedule;
 use super::fuse::Unit;

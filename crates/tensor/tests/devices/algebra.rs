@@ -66,7 +66,9 @@ pub fn equal_the_interpreter(device: Device) -> Outcome {
             for case in signatures(row, scalar) {
                 let kernel = kernel(row, &case, n as u64)?;
                 let data: Vec<Vec<_>> = (case.2.iter())
-                    .map(|ty| samples(scalar, &mut random).into_iter().cycle().take(n * ty.component_count(&[])).collect())
+                    .map(|ty| {
+                        samples(scalar, &mut random).into_iter().cycle().take(n * ty.component_count(&[])).collect()
+                    })
                     .collect();
                 let on = |device: Device| {
                     let tensors: Vec<Tensor> = data.iter().map(|values| tensor(values, device)).collect();

@@ -63,7 +63,10 @@ pub fn random_kernels(device: Device) -> Outcome {
                     let first = layout.offsets[0].1;
                     let dtype = if layout.offsets.iter().all(|(_, s)| *s == first) { first } else { Scalar::U8 };
                     let count = elements * layout.bytes / dtype.bytes();
-                    tensor(&(0..count).map(|n| load_scalar(&words, n * dtype.bytes(), dtype)).collect::<Vec<_>>(), device)
+                    tensor(
+                        &(0..count).map(|n| load_scalar(&words, n * dtype.bytes(), dtype)).collect::<Vec<_>>(),
+                        device,
+                    )
                 })
                 .collect();
             let written = run_kernel(&kernel, &inputs.iter().collect::<Vec<_>>(), &values, device)?;

@@ -1,7 +1,7 @@
 //! The templates of `bornite-ir` on every device: against plain loops, and bitwise equal to the
 //! interpreter in both thread orders.
 
-use bornite::ir::interp::{InterpreterOptions, ExecutionOrder, run_with};
+use bornite::ir::interp::{ExecutionOrder, InterpreterOptions, run_with};
 use bornite::ir::{Access, Arg, Kernel, Scalar, Value, templates};
 use bornite::{DType, Device, Tensor, ops::Element, settings::MatmulMode};
 
@@ -30,7 +30,11 @@ fn everywhere<T: Element + PartialEq>(
         let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
             .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
             .collect();
-        run_with(kernel, &mut args, InterpreterOptions { order, max_statements: Some(1 << 20), ..InterpreterOptions::default() })?;
+        run_with(
+            kernel,
+            &mut args,
+            InterpreterOptions { order, max_statements: Some(1 << 20), ..InterpreterOptions::default() },
+        )?;
         let written = kernel.params.iter().position(|p| p.access != Access::Read).unwrap_or(0);
         let expected = T::unpack(&memory[written], found.len()).unwrap_or_default();
         if found != expected {

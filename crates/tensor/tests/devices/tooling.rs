@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bornite::ir::{Kernel, Param, Scalar, templates};
-use bornite::tune::{Choice, TuneMode, TrialOutcome, TuningStore, Tuner};
+use bornite::tune::{Choice, TrialOutcome, TuneMode, Tuner, TuningStore};
 use bornite::{
     Device, Tensor,
     kernel::{CustomKernel, KernelArg, Launch, array_dtype, tune_kernels},

@@ -29,7 +29,8 @@ impl<'m> Lowering<'m> {
                 (Projection::Field(at), Type::Struct(id)) => {
                     let structs = self.w.b.structs();
                     let fields = &structs[id.0 as usize].fields;
-                    part.first += fields[..*at as usize].iter().map(|field| field.ty.component_count(structs)).sum::<usize>();
+                    part.first +=
+                        fields[..*at as usize].iter().map(|field| field.ty.component_count(structs)).sum::<usize>();
                     part.ty = fields[*at as usize].ty;
                 }
                 (Projection::Field(at), ty) => {
@@ -172,7 +173,9 @@ impl<'m> Lowering<'m> {
             }
             other => {
                 let scalar = other.element().unwrap_or(Scalar::Bool);
-                all.extend((0..other.component_count(structs)).map(|n| Tree::extract(whole.clone(), n as u32, scalar.into())));
+                all.extend(
+                    (0..other.component_count(structs)).map(|n| Tree::extract(whole.clone(), n as u32, scalar.into())),
+                );
             }
         }
     }

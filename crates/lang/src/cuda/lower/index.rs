@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Check, Dim, Extent, Op, ParamId, IntRange, Scalar, Stmt, View};
+use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
 use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer, Projection};
 use super::{LowerResult, Lowering};

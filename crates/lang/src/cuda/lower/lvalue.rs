@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{AlgebraOp, Args, Dim, ExprId, LocalId, Op, IntRange, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
 
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;

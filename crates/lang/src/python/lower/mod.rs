@@ -33,7 +33,7 @@ use super::program::{FuncId, Program};
 use super::types::{I32, Pattern, Ty};
 use crate::diagnostic::Source;
 use crate::lower::{Node, Tree, Writer};
-use crate::{Diagnostic, Lowered, LaunchRequest, SourceSpan};
+use crate::{Diagnostic, LaunchRequest, Lowered, SourceSpan};
 use call::{IrFunction, Signature};
 pub(crate) use function::returns;
 use names::Frame;

@@ -53,7 +53,9 @@ impl<'p> Lower<'p> {
                 let [min, max] = [-1, i32::MAX as i64].map(|limit| Tree::int(Scalar::I64, limit));
                 Tree::op(Op::Clamp, vec![Tree::emitted(id, ty), min, max])
             }
-            Some(Scalar::U64) => Tree::op(Op::Min, vec![Tree::emitted(id, ty), Tree::int(Scalar::U64, i32::MAX as i64)]),
+            Some(Scalar::U64) => {
+                Tree::op(Op::Min, vec![Tree::emitted(id, ty), Tree::int(Scalar::U64, i32::MAX as i64)])
+            }
             _ => return self.cast_id(Scalar::I32, id),
         };
         self.w.emit(&clamped.cast(Scalar::I32))

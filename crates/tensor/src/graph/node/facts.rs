@@ -67,7 +67,9 @@ impl Op {
         match self {
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output => facts(Role::Source, Flops::None),
             Op::Full(_) => facts(Role::Constant, Flops::None),
-            Op::Map(row) => Facts { heavy: row.row().kind != OpKind::Primitive, ..facts(Role::Pointwise, Flops::Result) },
+            Op::Map(row) => {
+                Facts { heavy: row.row().kind != OpKind::Primitive, ..facts(Role::Pointwise, Flops::Result) }
+            }
             Op::Cast(_) => facts(Role::Pointwise, Flops::Result),
             Op::Reduce(..) => facts(Role::Reduction, Flops::Input(0)),
             Op::Matmul => facts(Role::Single, Flops::Product),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bornite::{Device, ops::bf16};
-use bornite_cuda::blas::{Algorithm, MatmulArgs, ElementType, Epilogue, Matmul, MatrixLayout, MatmulPlan, is_unsupported};
+use bornite_cuda::blas::{
+    Algorithm, ElementType, Epilogue, Matmul, MatmulArgs, MatmulPlan, MatrixLayout, is_unsupported,
+};
 use bornite_cuda::{Buffer, Graph};
 
 use crate::Outcome;
@@ -89,7 +91,9 @@ pub fn captured_products(_: Device) -> Outcome {
         let other = Matmul::new(3, 3, 3, ElementType::F32);
         Graph::capture::<bornite_cuda::Error>(&device, vec![], || MatmulPlan::new(&device, &other).map(drop))
     };
-    assert!(planned.err().is_some_and(|e| e.to_string().contains("is not possible during the capture of a CUDA graph")));
+    assert!(
+        planned.err().is_some_and(|e| e.to_string().contains("is not possible during the capture of a CUDA graph"))
+    );
     Ok(())
 }
 

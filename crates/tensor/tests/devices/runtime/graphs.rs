@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_cuda::{GraphArgument, Buffer, Device, Error, LaunchConfig, Graph, PreparedLaunch, GraphUpdate};
+use bornite_cuda::{Buffer, Device, Error, Graph, GraphArgument, GraphUpdate, LaunchConfig, PreparedLaunch};
 
 use super::kernels::{self, buffer, load, read};
 use crate::Outcome;
@@ -24,7 +24,12 @@ fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u3
 }
 
 /// Captures each of the launches in turn, `count` in all.
-fn captured(device: &Arc<Device>, launches: &[PreparedLaunch], count: usize, kept: &Arc<Buffer>) -> Result<Graph, Error> {
+fn captured(
+    device: &Arc<Device>,
+    launches: &[PreparedLaunch],
+    count: usize,
+    kept: &Arc<Buffer>,
+) -> Result<Graph, Error> {
     // SAFETY: the buffers and the function are retained, and the kernel accesses only their words.
     unsafe {
         Graph::capture(device, keep(launches, kept), || {

@@ -190,7 +190,8 @@ pub fn clusters_and_cooperation(device: &Arc<Device>) -> Outcome {
     let follow = load(device, kernels::FOLLOW)?;
     let n = 4096;
     let x = buffer(device, &vec![0; n as usize])?;
-    let geometry = LaunchConfig { programmatic_dependent_launch: true, ..LaunchConfig::new([n / 256, 1, 1], [256, 1, 1]) };
+    let geometry =
+        LaunchConfig { programmatic_dependent_launch: true, ..LaunchConfig::new([n / 256, 1, 1], [256, 1, 1]) };
     let prepared = follow.prepare(geometry, &[(x.clone(), 0)], &[&n.to_ne_bytes()])?;
     let mut expected = 0u32;
     for _ in 0..200 {

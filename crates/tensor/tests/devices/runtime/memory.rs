@@ -50,7 +50,8 @@ pub fn copies_wait_for_the_streams_of_both_buffers(device: &Arc<Device>) -> Outc
     let (word, side) = (buffer(device, &[0])?, Stream::new(device)?);
     let data = noise(&mut Random::fresh(), 1 << 20);
     for (from_side, to_side) in [(true, false), (false, true)] {
-        let made = |on_side| if on_side { Buffer::on_stream(&side, data.len()) } else { Buffer::new(device, data.len()) };
+        let made =
+            |on_side| if on_side { Buffer::on_stream(&side, data.len()) } else { Buffer::new(device, data.len()) };
         let (from, to) = (made(from_side)?, made(to_side)?);
         to.upload(&vec![0; data.len()])?;
         // The other stream is busy when the copy is submitted to the default stream.
