@@ -67,7 +67,7 @@ fn all_four_parts_in_small() {
         let rows = std::fs::read_to_string(out.join("pairs").join(name)).unwrap();
         let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         let prompts = rows.map(|row| row["text"].as_str().unwrap().split("\n//\n").next().unwrap().to_owned());
-        prompts.map(|prompt| bornite_data::distinct::Sketch::new(&prompt, "").exact).collect()
+        prompts.map(|prompt| bornite_data::distinct::Fingerprint::new(&prompt, "").exact).collect()
     };
     let (train, held) = (structures("train.jsonl"), structures("held-out.jsonl"));
     assert_eq!(train.len(), 400);

@@ -118,9 +118,11 @@ impl Device {
         let context = Arc::new(Context::new(driver, context, info));
         let (main, capture_stream) = (stream()?, stream()?);
         let backing = Arc::new(DriverBacking::from_context(context.clone(), main));
-        // SAFETY: the stream is of this context and never destroyed.
-        let pooled_stream =
-            |handle: cu::CUstream| PooledStream { handle, id: unsafe { backing.add_stream(handle.cast()) } };
+        let pooled_stream = |handle: cu::CUstream| {
+            // SAFETY: the stream is of this context and never destroyed.
+            let id = unsafe { backing.add_stream(handle.cast()) };
+            PooledStream { handle, id }
+        };
         let copy_streams = [pooled_stream(stream()?), pooled_stream(stream()?)];
         let pool = Arc::new(Pool::new(backing.clone()));
         pool.apply(&settings)?;

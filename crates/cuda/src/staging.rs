@@ -217,6 +217,7 @@ impl DriverEngine<'_> {
         self.device.check(call, copied)?;
         self.recorded().inspect_err(|_| {
             // Without the event the end of the copy is unknown: wait now.
+            // SAFETY: the stream is alive.
             let _ = unsafe { (self.device.driver.cuStreamSynchronize)(self.stream) };
         })
     }

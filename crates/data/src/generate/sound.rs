@@ -50,7 +50,7 @@ pub fn is_sound(program: &Program, key: [u64; 2]) -> bool {
             return false;
         }
     }
-    (scaling == ScalingEffect::None && check.coverage.is_complete() || check.is_informative())
+    (scaling == ScalingEffect::None && check.coverage.is_complete() || check.check_informative())
         && has_influence_at_run(program, key)
 }
 
@@ -154,7 +154,7 @@ impl QuickCheck<'_> {
 
     /// True if outputs show the program's effect and all input-dependent expressions compute
     /// something, on inputs with more elements.
-    fn is_informative(mut self) -> bool {
+    fn check_informative(mut self) -> bool {
         if self.length == Length::Small {
             self.length = Length::Medium;
             self.cases.clear();

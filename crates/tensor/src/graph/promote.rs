@@ -134,7 +134,7 @@ numbers!(u8: Int i128, u16: Int i128, u32: Int i128, u64: Int i128, usize: Int i
 
 impl Operand {
     /// The tensor, or the number as a scalar that follows the dtype of `like`.
-    pub(crate) fn to_tensor(self, like: &Tensor, location: SourceLocation) -> Tensor {
+    pub(crate) fn into_tensor(self, like: &Tensor, location: SourceLocation) -> Tensor {
         match self {
             Operand::Tensor(tensor) => tensor,
             Operand::Number(number) => like.weak_scalar(number, location),

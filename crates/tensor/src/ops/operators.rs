@@ -22,7 +22,7 @@ fn remainder(a: &Tensor, b: &Tensor) -> ScalarOp {
 }
 
 fn apply(row: SelectOp, a: &Tensor, b: Operand, location: SourceLocation) -> Tensor {
-    let b = b.to_tensor(a, location);
+    let b = b.into_tensor(a, location);
     map(row(a, &b), &[a, &b], location)
 }
 
@@ -57,7 +57,7 @@ macro_rules! operator {
             #[track_caller]
             fn $method(self, other: $t) -> Tensor {
                 let (row, location): (SelectOp, _) = ($row, SourceLocation::here());
-                let number = Operand::from(self).to_tensor(&other, location);
+                let number = Operand::from(self).into_tensor(&other, location);
                 map(row(&number, &other), &[&number, &other], location)
             }
         }

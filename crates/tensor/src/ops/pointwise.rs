@@ -116,7 +116,7 @@ macro_rules! binary {
         #[track_caller]
         pub fn $name(&self, other: impl Into<Operand>) -> Tensor {
             let location = SourceLocation::here();
-            map(ScalarOp::$op, &[self, &other.into().to_tensor(self, location)], location)
+            map(ScalarOp::$op, &[self, &other.into().into_tensor(self, location)], location)
         }
     )+ } };
 }
@@ -196,9 +196,9 @@ impl Tensor {
     pub fn select(&self, a: impl Into<Operand>, b: impl Into<Operand>) -> Tensor {
         let location = SourceLocation::here();
         let (a, b) = match (a.into(), b.into()) {
-            (a, Operand::Tensor(b)) => (a.to_tensor(&b, location), b),
-            (Operand::Tensor(a), b) => (a.clone(), b.to_tensor(&a, location)),
-            (a, b) => (a.to_tensor(self, location), b.to_tensor(self, location)),
+            (a, Operand::Tensor(b)) => (a.into_tensor(&b, location), b),
+            (Operand::Tensor(a), b) => (a.clone(), b.into_tensor(&a, location)),
+            (a, b) => (a.into_tensor(self, location), b.into_tensor(self, location)),
         };
         map(ScalarOp::Select, &[self, &a, &b], location)
     }
@@ -209,7 +209,7 @@ impl Tensor {
         let location = SourceLocation::here();
         map(
             ScalarOp::Clamp,
-            &[self, &low.into().to_tensor(self, location), &high.into().to_tensor(self, location)],
+            &[self, &low.into().into_tensor(self, location), &high.into().into_tensor(self, location)],
             location,
         )
     }
@@ -220,7 +220,7 @@ impl Tensor {
         let location = SourceLocation::here();
         map(
             ScalarOp::Fma,
-            &[self, &factor.into().to_tensor(self, location), &addend.into().to_tensor(self, location)],
+            &[self, &factor.into().into_tensor(self, location), &addend.into().into_tensor(self, location)],
             location,
         )
     }

@@ -1,5 +1,5 @@
-//! Reductions over any axes. Each has a variant `_keepdim` that keeps the reduced axes with length
-//! 1. Functions of several steps compute in f32 for 16-bit floats, whose squares and sums would
+//! Reductions over any axes. Each has a variant `_keepdim` that keeps the reduced axes as length 1.
+//! Functions of several steps compute in f32 for 16-bit floats, whose squares and sums would
 //! overflow.
 
 use bornite_ir::Op as ScalarOp;

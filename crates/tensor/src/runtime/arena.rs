@@ -386,7 +386,7 @@ impl SegmentTable {
 }
 
 fn arena_error(what: String, location: SourceLocation) -> Error {
-    Error::Op { op: "arena", message: what, location: location }
+    Error::Op { op: "arena", message: what, location }
 }
 
 impl std::fmt::Debug for Arena {

@@ -273,7 +273,7 @@ impl<'m> Lowering<'m> {
             if pointer.has_rows() {
                 return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
             }
-            let by = self.to_index(left, a.span)?;
+            let by = self.lower_index(left, a.span)?;
             return Ok(Operand::Pointer(self.offset_by(pointer.clone(), by)));
         }
         let right = self.value_of(right, b.span)?;
@@ -319,7 +319,7 @@ impl<'m> Lowering<'m> {
             let hint = "add an integer, or dereference it: '*p', 'p[i]'";
             return self.fail(span, "invalid operator on a pointer", "a pointer", hint);
         }
-        let by = self.to_index(by, b.span)?;
+        let by = self.lower_index(by, b.span)?;
         match op {
             Binary::Add => Ok(Operand::Pointer(self.offset_by(pointer, by))),
             _ => {

@@ -26,7 +26,7 @@ const WRAP: i128 = 1 << 32;
 
 impl<'m> Lowering<'m> {
     /// Converts a value to the kernel's index type.
-    pub(super) fn to_index(&mut self, tree: Tree, span: SourceSpan) -> LowerResult<Index> {
+    pub(super) fn lower_index(&mut self, tree: Tree, span: SourceSpan) -> LowerResult<Index> {
         let Some(scalar) = tree.scalar().filter(|scalar| !scalar.is_float()) else {
             let what = format!("an array index must be an integer, found '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected an integer", "cast it: '(int)x'");
@@ -93,7 +93,7 @@ impl<'m> Lowering<'m> {
                     let offset_by = Pointer { sizes: rest, ..offset_by };
                     return if last { self.element(offset_by) } else { Ok(Operand::Pointer(offset_by)) };
                 }
-                let at = self.to_index(at, index.span)?;
+                let at = self.lower_index(at, index.span)?;
                 if pointer.prefix.len() + 1 < pointer.rank {
                     self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
                     pointer.prefix.push(self.w.emit(&at.tree));
@@ -110,7 +110,7 @@ impl<'m> Lowering<'m> {
                 let round_trip =
                     self.request.round_trip && matches!(local_array.lvalue.root, LvalueRoot::Element { .. });
                 at.push(match round_trip {
-                    true => self.to_index(tree, index.span)?.tree,
+                    true => self.lower_index(tree, index.span)?.tree,
                     false => self.checked_index(tree, size, of, index.span)?,
                 });
                 if at.len() < local_array.sizes.len() {
@@ -159,7 +159,7 @@ impl<'m> Lowering<'m> {
     /// Checks an index into an array of known size: at compile time if it is constant, otherwise at
     /// run time.
     fn checked_index(&mut self, index: Tree, size: u64, of: &str, span: SourceSpan) -> LowerResult<Tree> {
-        let Index { tree: index, range } = self.to_index(index, span)?;
+        let Index { tree: index, range } = self.lower_index(index, span)?;
         self.check_index(range, size as i64);
         match range.single_value() {
             Some(at) if at < 0 || at >= size as i128 => {
@@ -298,7 +298,7 @@ impl<'m> Lowering<'m> {
                         }
                     };
                     let tree = self.rvalue(inner)?;
-                    self.to_index(tree, span)?.tree
+                    self.lower_index(tree, span)?.tree
                 }
             };
             at.push(self.w.emit(&tree));
