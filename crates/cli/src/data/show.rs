@@ -228,7 +228,7 @@ mod tests {
         let names: Vec<String> = ["id", "source", "cuda"].map(str::to_owned).to_vec();
         let source = format!("def f(x):\n    # {}\n    return x * 2.0", "long ".repeat(30));
         let cuda = format!("__global__ void f() {{\n    int i = {};\n}}", "1 + ".repeat(50));
-        let record = RowRecord::query(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
+        let record = RowRecord::from_cells(&names, vec!["a".into(), source.as_str().into(), cuda.as_str().into()]);
         for columns in [51, 80, 100, 163, 400] {
             let page = page(&record, RowText::Cuda, false, Some(columns));
             let longest = page.lines().map(|line| line.chars().count()).max().unwrap();

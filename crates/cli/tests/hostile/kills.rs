@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bornite::Device;
 use bornite_nn::checkpoint::{checkpoints, load, load_latest};
-use bornite_nn::train::{Observer, RunConfig, TrainEvent, lines};
+use bornite_nn::train::{Observer, RunConfig, TrainEvent, read_metrics};
 
 use crate::process::{SMALL, command, full, scratch, signal, start, wait};
 use crate::stops::{begin, words};
@@ -19,17 +19,17 @@ struct StopAt {
 }
 
 impl Observer for StopAt {
-    fn tell(&mut self, event: Event<'_>) {
-        if let Event::Begin(beginning) = event {
+    fn on_event(&mut self, event: TrainEvent<'_>) {
+        if let TrainEvent::Begin(beginning) = event {
             self.made = beginning.step;
         }
     }
 
-    fn stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.made >= self.step
     }
 
-    fn unsaved(&mut self, steps: u64) {
+    fn on_unsaved_steps(&mut self, steps: u64) {
         self.made += u64::from(steps > 0);
     }
 }
@@ -92,7 +92,7 @@ fn nothing_is_lost_by_kills_while_tokenising_training_and_saving() {
         }
         let hidden = std::fs::read_dir(&folders).unwrap().flatten().map(|entry| entry.file_name());
         strays += hidden.filter(|name| name.to_string_lossy().starts_with(".saving")).count();
-        let steps: Vec<u64> = lines(&run.join("metrics.jsonl")).unwrap().iter().map(|line| line.step).collect();
+        let steps: Vec<u64> = read_metrics(&run.join("metrics.jsonl")).unwrap().iter().map(|line| line.step).collect();
         assert!(steps.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{what}: {steps:?}");
         reached = step;
     }
