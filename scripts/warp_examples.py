@@ -75,8 +75,8 @@ def main():
                 rows.append((f"{shown}:{line}", name, reason(verdict)))
     total = sum(len(names) for names in declared.values())
     page = "# Warp's own examples\n\n"
-    page += f"Of the {total} kernels in {len(declared)} files of `warp/examples` (Warp 1.19), {right} compile: {100 * right / total:.1f} %."
-    page += " This page is written by `scripts/warp_examples.py`. The refused ones:\n\n| where | kernel | reason |\n|---|---|---|\n"
+    page += f"Of the {total} kernels in {len(declared)} files of `warp/examples` (Warp 1.19), {right} compile:\n{100 * right / total:.1f} %."
+    page += " This page is written by `scripts/warp_examples.py`. The others:\n\n| where | kernel | reason |\n|---|---|---|\n"
     page += "".join(f"| {where} | `{name}` | {why.replace('|', chr(92) + '|')} |\n" for where, name, why in rows)
     common = collections.Counter(why for _, _, why in rows).most_common()
     page += "\n| reason | kernels |\n|---|---|\n" + "".join(f"| {why.replace('|', chr(92) + '|')} | {n} |\n" for why, n in common)

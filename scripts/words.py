@@ -20,7 +20,7 @@ WIDTH = 100
 # Parts of identifiers (`slope` is found in `slope_of` and `by_slope`, not in `envelope`).
 RETIRED_PARTS = """
 homecoming homecomings landing riders rider woven slope slopes spelling spellings spelled sliding turned by_hand
-sparing settle settled told whoever fall crew
+sparing settle settled told whoever crew
 """.split()
 
 # Type names that said nothing, or six things. `Plan` is the compiled schedule of a graph, and nothing else.

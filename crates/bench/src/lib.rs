@@ -8,8 +8,8 @@
 //! |---|---|
 //! | timing | [`measure`](measure()), [`Config`] |
 //! | statistics | [`Measurement`] |
-//! | reports and their JSON | [`Report`], [`Row`], [`Machine`] |
-//! | the text table | `table.rs`, by `Display` of [`Report`] |
+//! | reports and their JSON | [`BenchReport`], [`BenchRow`], [`Machine`] |
+//! | the text table | `table.rs`, by `Display` of [`BenchReport`] |
 //! | comparison with PyTorch and others | [`peer`] |
 //!
 //! ```
@@ -44,5 +44,5 @@ pub use bornite_support::Machine;
 pub use error::Error;
 pub use measure::{Config, measure, rotations};
 pub use measurement::Measurement;
-pub use report::{FORMAT, Report};
-pub use row::{PeerRatio, Row};
+pub use report::{FORMAT, BenchReport};
+pub use row::{PeerRatio, BenchRow};

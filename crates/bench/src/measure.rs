@@ -1,8 +1,8 @@
 //! Timing of one op: many calls and one synchronization per sample, with rotated inputs.
 //!
-//! A sample of one short call would measure the clock and the synchronization; a sample that repeats
-//! one input would measure the cache. [`measure`] avoids the first and [`rotations`] the second.
-//! Statistics are in `measurement.rs`.
+//! A sample of one short call would measure the clock and the synchronization; a sample that
+//! repeats one input would measure the cache. [`measure`] avoids the first and [`rotations`] the
+//! second. Statistics are in `measurement.rs`.
 
 use std::time::Instant;
 
@@ -63,7 +63,8 @@ pub fn rotations(bytes_per_set: usize, cache_bytes: usize) -> usize {
 
 /// Times `op`, which may be asynchronous, until `synchronise` returns.
 ///
-/// `op` receives the index of the call, warm-up included: take it modulo the number of input sets. The first error of either closure ends the measurement and is returned.
+/// `op` receives the index of the call, warm-up included: take it modulo the number of input sets.
+/// The first error of either closure ends the measurement and is returned.
 pub fn measure<E>(
     config: &Config,
     op: impl FnMut(usize) -> Result<(), E>,
@@ -121,8 +122,8 @@ fn measure_by<E>(
 
 /// Next number of calls to try if `inner` calls took `sample_ms`, less than `target_ms`.
 ///
-/// At most ten times more, since a first call is mostly launch and synchronization. 20 % is added so
-/// that jitter does not fall below the target.
+/// At most ten times more, since a first call is mostly launch and synchronization. 20 % is added
+/// so that jitter does not fall below the target.
 fn grow(inner: usize, sample_ms: f64, target_ms: f64) -> usize {
     let factor = (1.2 * target_ms / sample_ms).min(10.0); // a clock that stood still gives 10
     ((inner as f64 * factor).ceil() as usize).clamp(inner + 1, MAX_INNER)

@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Error, Machine, PeerRatio, Report, Row};
+use crate::{Error, Machine, PeerRatio, BenchReport, BenchRow};
 
 /// One peer file.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +72,9 @@ impl Peer {
         self.rows.get(op)
     }
 
-    /// Sets the comparison of every row that the peer has, and returns their number. On an error no row
-    /// changes.
-    pub fn attach(&self, report: &mut Report) -> Result<usize, Error> {
+    /// Sets the comparison of every row that the peer has, and returns their number. On an error no
+    /// row changes.
+    pub fn attach(&self, report: &mut BenchReport) -> Result<usize, Error> {
         for row in report.rows.iter().filter(|row| self.compares(row)) {
             self.check_machine(&report.machine, kind(&row.device))?;
         }
@@ -88,7 +88,8 @@ impl Peer {
         Ok(attached)
     }
 
-    /// The time to compare a row with: for `add_eager_f32_1000`, the peer's plain call of `add_f32_1000`.
+    /// The time to compare a row with: for `add_eager_f32_1000`, the peer's plain call of
+    /// `add_f32_1000`.
     fn time_ms(&self, name: &str) -> Option<f64> {
         match name.split_once("_eager") {
             Some((op, rest)) => self.row(&format!("{op}{rest}"))?.eager_ms,
@@ -96,7 +97,7 @@ impl Peer {
         }
     }
 
-    fn compares(&self, row: &Row) -> bool {
+    fn compares(&self, row: &BenchRow) -> bool {
         self.machine.device.as_deref().is_none_or(|device| kind(device) == kind(&row.device))
     }
 

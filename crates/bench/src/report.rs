@@ -5,16 +5,16 @@ use std::io::{Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Config, Error, Machine, Row};
+use crate::{Config, Error, Machine, BenchRow};
 
-/// Version of the JSON format. It is incremented when a reader of the old format would misread the new
-/// one, not for additional optional fields.
+/// Version of the JSON format. It is incremented when a reader of the old format would misread the
+/// new one, not for additional optional fields.
 pub const FORMAT: u32 = 1;
 
 /// Rows, with the machine and the settings they come from. `Display` is a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Value")]
-pub struct Report {
+pub struct BenchReport {
     /// The version of the JSON form, see [`FORMAT`].
     pub format: u32,
     /// The machine.
@@ -22,10 +22,10 @@ pub struct Report {
     /// The measurement settings.
     pub config: Config,
     /// The measured rows, in execution order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
 }
 
-impl Report {
+impl BenchReport {
     /// Creates a report without rows.
     pub fn new(machine: Machine, config: Config) -> Self {
         Self { format: FORMAT, machine, config, rows: vec![] }
@@ -47,7 +47,7 @@ impl Report {
     }
 }
 
-impl TryFrom<Value> for Report {
+impl TryFrom<Value> for BenchReport {
     type Error = Error;
 
     /// Checks the format version first: a newer report may differ everywhere.
@@ -57,7 +57,7 @@ impl TryFrom<Value> for Report {
             format: u32,
             machine: Machine,
             config: Config,
-            rows: Vec<Row>,
+            rows: Vec<BenchRow>,
         }
 
         match value.get("format").and_then(Value::as_u64) {
@@ -77,7 +77,7 @@ pub(crate) mod tests {
     use crate::{Measurement, PeerRatio};
 
     /// A report with every kind of row, on a made-up machine.
-    pub(crate) fn sample() -> Report {
+    pub(crate) fn sample() -> BenchReport {
         let machine = Machine {
             cpu: Some("AMD EPYC".into()),
             logical_cores: Some(16),
@@ -97,16 +97,16 @@ pub(crate) mod tests {
             inner: 8,
         };
         let peer = PeerRatio { name: "torch 2.11.0".into(), peer_ms: 0.0025, speedup: 1.25 };
-        let mut report = Report::new(machine, Config::default());
+        let mut report = BenchReport::new(machine, Config::default());
         report.rows = vec![
-            Row { peer: Some(peer), ..Row::new("add_f32_1000", "cuda:0", measured(0.002, 0.0125)).with_bytes(12_000) },
-            Row::new("matmul_f32_8192", "cuda:0", measured(21.5, 0.004)).with_flops(2 * 8192_u64.pow(3)),
-            Row::new("mlp_step_f32_96x32", "cpu", measured(0.25, 0.5)).with_note("the machine was busy"),
+            BenchRow { peer: Some(peer), ..BenchRow::new("add_f32_1000", "cuda:0", measured(0.002, 0.0125)).with_bytes(12_000) },
+            BenchRow::new("matmul_f32_8192", "cuda:0", measured(21.5, 0.004)).with_flops(2 * 8192_u64.pow(3)),
+            BenchRow::new("mlp_step_f32_96x32", "cpu", measured(0.25, 0.5)).with_note("the machine was busy"),
         ];
         report
     }
 
-    fn json_of(report: &Report) -> Value {
+    fn json_of(report: &BenchReport) -> Value {
         let mut bytes = vec![];
         report.write_json(&mut bytes).unwrap();
         serde_json::from_slice(&bytes).unwrap()
@@ -116,8 +116,8 @@ pub(crate) mod tests {
     fn reads_back_what_it_writes() {
         let mut bytes = vec![];
         sample().write_json(&mut bytes).unwrap();
-        assert_eq!(Report::read_json(&bytes[..]).unwrap(), sample());
-        assert_eq!(serde_json::from_slice::<Report>(&bytes).unwrap(), sample());
+        assert_eq!(BenchReport::read_json(&bytes[..]).unwrap(), sample());
+        assert_eq!(serde_json::from_slice::<BenchReport>(&bytes).unwrap(), sample());
     }
 
     #[test]
@@ -134,7 +134,7 @@ pub(crate) mod tests {
         let mut value = json_of(&sample());
         value["machine"]["colour"] = json!("grey");
         value["rows"][0]["joules"] = json!(0.1);
-        assert_eq!(Report::try_from(value).unwrap(), sample());
+        assert_eq!(BenchReport::try_from(value).unwrap(), sample());
     }
 
     #[test]
@@ -142,8 +142,8 @@ pub(crate) mod tests {
         let text = r#"{"config": "of another shape", "format": 2, "tables": []}"#;
         let expected = "the bench report has format 2, and this Bornite reads formats up to 1; \
                         read it with a newer Bornite, or run the benchmark again with this one";
-        assert_eq!(Report::read_json(text.as_bytes()).unwrap_err().to_string(), expected);
-        assert_eq!(serde_json::from_str::<Report>(text).unwrap_err().to_string(), expected);
+        assert_eq!(BenchReport::read_json(text.as_bytes()).unwrap_err().to_string(), expected);
+        assert_eq!(serde_json::from_str::<BenchReport>(text).unwrap_err().to_string(), expected);
     }
 
     #[test]
@@ -155,7 +155,7 @@ pub(crate) mod tests {
             ("[1]", "invalid length 1"),
             ("", "EOF"),
         ] {
-            let error = Report::read_json(text.as_bytes()).unwrap_err().to_string();
+            let error = BenchReport::read_json(text.as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("not a bench report: ") && error.contains(cause), "{error}");
         }
     }

@@ -6,7 +6,7 @@ use crate::Measurement;
 
 /// A measured op. In JSON the fields of the measurement are inlined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct BenchRow {
     /// The op with its dtype and size, such as `add_f32_1000`; a peer's row is found by it.
     pub name: String,
     /// Device: `cpu`, `cuda:0`, `interpreter`.
@@ -45,7 +45,7 @@ pub struct PeerRatio {
     pub speedup: f64,
 }
 
-impl Row {
+impl BenchRow {
     /// A row with only its time.
     pub fn new(name: impl Into<String>, device: impl Into<String>, measurement: Measurement) -> Self {
         Self {
@@ -93,7 +93,7 @@ mod tests {
     fn rates_follow_from_the_median() {
         let row = |median_ms| {
             let measurement = Measurement::of_samples(vec![median_ms; 3], 1);
-            Row::new("op", "cpu", measurement).with_bytes(12_000_000).with_flops(4_000_000_000)
+            BenchRow::new("op", "cpu", measurement).with_bytes(12_000_000).with_flops(4_000_000_000)
         };
         assert_eq!((row(2.0).gb_s, row(2.0).tflop_s), (Some(6.0), Some(2.0)));
         assert_eq!((row(0.0).gb_s, row(0.0).tflop_s), (None, None));

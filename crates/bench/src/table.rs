@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use crate::{Report, Row};
+use crate::{BenchReport, BenchRow};
 
 /// A column: title, alignment, and the cell of a row.
 struct Column {
     title: &'static str,
     flush_left: bool,
-    cell: fn(&Row) -> Option<String>,
+    cell: fn(&BenchRow) -> Option<String>,
 }
 
 const COLUMNS: [Column; 6] = [
@@ -26,7 +26,7 @@ const VS_PEER: Column = Column {
     cell: |row| row.peer.as_ref().map(|peer| format!("{}x", three_digits(peer.speedup))),
 };
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         writeln!(f, "{}\n", self.machine)?;
         let mut peers: Vec<&str> = self.rows.iter().filter_map(|row| Some(row.peer.as_ref()?.name.as_str())).collect();

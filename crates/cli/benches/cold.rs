@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use bornite_bench::{Config, Machine, Report, Row, measure};
+use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
 
 fn run(root: &Path, device: &str) -> Result<(), String> {
     let arguments =
@@ -25,11 +25,11 @@ fn main() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // A process at a time: samples of several would hide the slow ones.
     let config = Config { min_sample_ms: 0.0, ..Config::default() };
-    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut report = BenchReport::new(Machine::detect(vec![]), config);
     for device in ["cpu", "interpreter"] {
         let measured = measure(&config, |_| run(&root, device), || Ok(()))?;
         let note = format!("{:.1} ms from the start of a process to its end", measured.median_ms);
-        report.rows.push(Row::new(format!("cold_{device}"), "ours", measured).with_note(note));
+        report.rows.push(BenchRow::new(format!("cold_{device}"), "ours", measured).with_note(note));
     }
     println!("{report}");
     Ok(())

@@ -1,10 +1,11 @@
-//! `bornite bench`: runs the benchmark suite and compares it with another library's results from the same machine.
+//! `bornite bench`: runs the benchmark suite and compares it with another library's results from
+//! the same machine.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite_bench::peer::Peer;
-use bornite_bench::{Config, Machine, Report};
+use bornite_bench::{Config, Machine, BenchReport};
 use bornite_support::files::AtomicFile;
 
 use crate::devices::{describe, gpus};
@@ -43,7 +44,7 @@ pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
 
     let config = if options.quick { Config::quick() } else { Config::default() };
     let gpus = gpus().unwrap_or_default().iter().map(describe).collect();
-    let mut report = Report::new(Machine::detect(gpus), config);
+    let mut report = BenchReport::new(Machine::detect(gpus), config);
     let cases = suite::cases(device, options.quick, &options.filter);
     if cases.is_empty() {
         let names: Vec<String> = suite::cases(device, options.quick, "").into_iter().map(|case| case.name).collect();

@@ -1,4 +1,5 @@
-//! `bornite doctor`: checks libraries, settings and caches, and compiles and runs a kernel on each device.
+//! `bornite doctor`: checks libraries, settings and caches, and compiles and runs a kernel on each
+//! device.
 
 use std::process::ExitCode;
 
@@ -12,7 +13,8 @@ use crate::devices::{describe, gpus, to_json};
 use crate::kernel::TEMPLATES;
 use crate::{Failure, cache, print, print_json};
 
-/// Findings. A machine without a GPU is healthy; a component that is present but broken is a problem.
+/// Findings. A machine without a GPU is healthy; a component that is present but broken is a
+/// problem.
 struct Findings {
     machine: Machine,
     libraries: Vec<(Library, LibraryVersion)>,
@@ -38,7 +40,8 @@ pub fn run(json: bool) -> Result<ExitCode, Failure> {
     Ok(if findings.problems().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tolerance of a softmax against the interpreter's: devices differ in exponentials and reduction order.
+/// Tolerance of a softmax against the interpreter's: devices differ in exponentials and reduction
+/// order.
 const TOLERANCE: f64 = 1e-6;
 
 impl Findings {

@@ -1,7 +1,7 @@
 //! The command `bornite`: arguments, progress and reports. The other crates do the work.
 //!
-//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit codes: 0 success, 1 failure,
-//! 2 usage error, 75 interrupted by a signal with progress saved.
+//! Results go to stdout (as JSON with `--json`), progress and notes to stderr. Exit codes: 0
+//! success, 1 failure, 2 usage error, 75 interrupted by a signal with progress saved.
 
 mod bench;
 mod cache;
@@ -23,9 +23,8 @@ mod train;
 use std::io::Write;
 use std::process::ExitCode;
 
-use bornite_cuda::Library;
 use bornite_nn::ErrorKind;
-use bornite_support::progress::{print_line, suspended};
+use bornite_support::progress::{print_line, print_line_once, suspended};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
@@ -41,7 +40,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A four-minute tour: find a race, generate kernels, train a GPT to write CUDA, check its output
+    /// A four-minute tour: find a race, generate kernels, train a GPT to write CUDA, check its
+    /// output
     Demo(demo::DemoOptions),
     /// List the available devices
     Devices {
@@ -135,30 +135,17 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses `--device`. For `auto` without a usable GPU, one line says so; `bornite doctor` has the details.
+/// Parses `--device`. For `auto` without a usable GPU, one line says so; `bornite doctor` has the
+/// details.
 fn parse_device(text: &str) -> Result<bornite::Device, Failure> {
     if text != "auto" {
         return Ok(text.parse()?);
     }
     let (device, why_not_gpu) = bornite::Device::auto_with_reason();
-    if let Some(error) = why_not_gpu {
-        note(&format!("{}; using the CPU (details: bornite doctor).", no_gpu_reason(&error)));
+    if let Some(bornite::Error::Cuda(error)) = why_not_gpu {
+        print_line_once(error.cpu_fallback_notice());
     }
     Ok(device)
-}
-
-/// A short reason for not using a GPU.
-fn no_gpu_reason(error: &bornite::Error) -> String {
-    if Library::Cuda.find().is_err() || bornite_cuda::device_count().is_ok_and(|count| count == 0) {
-        return "No NVIDIA GPU found".into();
-    }
-    match error {
-        bornite::Error::Cuda(bornite_cuda::Error::MissingLibrary { library, problem: failed, .. }) => {
-            format!("The GPU cannot be used: {library} {failed}")
-        }
-        // The remedy follows after the first sentence, and is in `doctor` too.
-        error => format!("The GPU cannot be used: {}", message(error).split([';', '\n']).next().unwrap_or_default()),
-    }
 }
 
 /// An error's message without the caller's location, which is a line of this program.

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use bornite_codegen::cpu::pool;
 
-/// Maps `work` over the items and returns the results in order. Runs on the kernel thread pool, or on the calling
-/// thread if no threads can be started.
+/// Maps `work` over the items and returns the results in order. Runs on the kernel thread pool, or
+/// on the calling thread if no threads can be started.
 pub fn map<T: Sync, R: Send + Sync>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let results: Vec<OnceLock<R>> = items.iter().map(|_| OnceLock::new()).collect();
     pool::parallel_for(items.len(), pool::num_threads(), &|n| {

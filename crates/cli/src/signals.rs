@@ -1,4 +1,5 @@
-//! Signal handling: the first signal lets a command save and exit with code 75, or ends it if there is nothing to save.
+//! Signal handling: the first signal lets a command save and exit with code 75, or ends it if there
+//! is nothing to save.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use crate::{Failure, note};
 /// Exit code of an interrupted command that can be resumed.
 pub const STOPPED: u8 = 75;
 
-/// Grace period of a command with nothing to save: some work, such as compilation, cannot be interrupted.
+/// Grace period of a command with nothing to save: some work, such as compilation, cannot be
+/// interrupted.
 const GRACE: Duration = Duration::from_millis(600);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -27,8 +29,9 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Watches SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under `nohup`, SIGHUP. A second SIGINT ends the process at
-    /// once. `message` is printed if the process has to be ended while it is at work.
+    /// Watches SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored as under `nohup`, SIGHUP. A
+    /// second SIGINT ends the process at once. `message` is printed if the process has to be ended
+    /// while it is at work.
     pub fn watch(message: String) -> Result<Signals, Failure> {
         let (signals, interrupted) = (Signals::default(), Arc::new(AtomicBool::new(false)));
         // Registered first, so that only a second interrupt finds the flag set.

@@ -1,7 +1,9 @@
-//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, losses, AdamW, an MLP training step.
+//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, losses, AdamW, an
+//! MLP training step.
 //!
-//! Each row is measured inside a trace, as training runs; `…_eager_…` rows run operation by operation. Names are those
-//! of `peers/torch_ops.py`, so that rows can be compared (eager rows with the peer's `eager_ms`).
+//! Each row is measured inside a trace, as training runs; `…_eager_…` rows run operation by
+//! operation. Names are those of `peers/torch_ops.py`, so that rows can be compared (eager rows
+//! with the peer's `eager_ms`).
 
 use bornite::{
     DType, Device, Generator, Tensor, Var,
@@ -9,7 +11,7 @@ use bornite::{
     trace,
     var::Update,
 };
-use bornite_bench::{Config, Row, measure, rotations};
+use bornite_bench::{Config, BenchRow, measure, rotations};
 
 /// A row to measure.
 pub struct BenchCase {
@@ -218,7 +220,7 @@ impl BenchCase {
         self
     }
 
-    pub fn measure(&self, device: Device, config: &Config) -> bornite::Result<Row> {
+    pub fn measure(&self, device: Device, config: &Config) -> bornite::Result<BenchRow> {
         let row = match &self.work {
             CaseBody::Function { inputs, op, eager } => self.function(device, config, inputs, op, *eager)?,
             CaseBody::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
@@ -227,8 +229,8 @@ impl BenchCase {
         Ok(self.flops.map_or(row.clone(), |flops| row.with_flops(flops)))
     }
 
-    /// Measures several input sets in one trace, so that neither launches nor caches dominate; or eagerly, one set per
-    /// call.
+    /// Measures several input sets in one trace, so that neither launches nor caches dominate; or
+    /// eagerly, one set per call.
     fn function(
         &self,
         device: Device,
@@ -236,7 +238,7 @@ impl BenchCase {
         inputs: &[(Vec<usize>, DType)],
         op: &(dyn Fn(&[Var]) -> Results + Send + Sync),
         eager: bool,
-    ) -> bornite::Result<Row> {
+    ) -> bornite::Result<BenchRow> {
         let set_bytes: usize =
             inputs.iter().map(|(shape, dtype)| shape.iter().product::<usize>() * dtype.bytes()).sum();
         let sets = rotations(set_bytes, cache_bytes(device)).min(if self.flops.is_some() { 4 } else { 64 });
@@ -264,10 +266,10 @@ impl BenchCase {
             *time /= calls as f64;
         }
         measured.inner *= calls;
-        Ok(Row::new(&self.name, device.to_string(), measured))
+        Ok(BenchRow::new(&self.name, device.to_string(), measured))
     }
 
-    fn mlp_step(&self, device: Device, config: &Config, batch: usize, hidden: usize) -> bornite::Result<Row> {
+    fn mlp_step(&self, device: Device, config: &Config, batch: usize, hidden: usize) -> bornite::Result<BenchRow> {
         let widths = [2, hidden, hidden, 3];
         let generator = Generator::new(1);
         let mut vars = vec![];
@@ -286,7 +288,7 @@ impl BenchCase {
         // Forward, and twice that for the gradients of inputs and weights, except the first layer's input.
         let layers: usize = widths.windows(2).map(|pair| pair[0] * pair[1]).sum();
         let flops = 2 * batch * (3 * layers - widths[0] * widths[1]);
-        Ok(Row::new(&self.name, device.to_string(), measured).with_flops(flops as u64))
+        Ok(BenchRow::new(&self.name, device.to_string(), measured).with_flops(flops as u64))
     }
 }
 

@@ -60,7 +60,7 @@ fn all_four_parts_in_small() {
     assert_eq!((kernels["pairs"].as_u64(), kernels["answers"].as_u64()), (Some(3), Some(2)));
     let share = kernels["right"]["best"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&share));
-    assert!(kernels["wrong_example"]["verdict"].is_string(), "three steps teach nothing: {kernels}");
+    assert!(kernels["wrong_example"]["details"].is_string(), "three steps teach nothing: {kernels}");
 
     // What is held out has no structure of what is trained on.
     let structures = |name: &str| -> Vec<u64> {
@@ -126,7 +126,7 @@ fn a_dataset_is_generated_trained_on_and_evaluated() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let scores: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     assert_eq!((scores["pairs"].as_u64(), scores["correct"]["best"].as_f64()), (Some(2), Some(0.0)), "{scores}");
-    assert!(scores["wrong_example"]["verdict"].as_str().unwrap().starts_with("not a kernel"), "{scores}");
+    assert!(scores["wrong_example"]["details"].as_str().unwrap().starts_with("not a kernel"), "{scores}");
 }
 
 #[test]

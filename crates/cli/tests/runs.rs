@@ -58,7 +58,7 @@ fn a_model_is_trained_in_one_command_and_used() {
     for part in ["parameters in f32", "step 1/40  loss 5.", "tok/s", "left", "saved", "done after step 40"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Again is refused; further is another matter. Events are lines of JSON.
+    // An existing run is not overwritten, but can be continued. Events are lines of JSON.
     let output = bornite(&train);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("continue with --resume"), "{}", text(&output.stderr));
@@ -127,7 +127,7 @@ fn a_model_is_trained_in_one_command_and_used() {
         let again = bornite(&[&["generate", from], &generate[2..]].concat());
         assert_eq!(text(&again.stdout), text(&one.stdout), "{from}");
     }
-    // A pipe in the run's folder is refused, not waited for.
+    // A pipe in the run's folder is rejected, not waited for.
     assert!(Command::new("mkfifo").arg(folder.join("run/layout.json")).status().unwrap().success());
     let error = text(&bornite(&generate).stderr);
     assert!(error.contains("layout.json is not a plain file"), "{error}");

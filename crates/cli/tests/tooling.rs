@@ -143,12 +143,12 @@ fn every_command_reports_unknown_variables_once() {
     for args in commands {
         let output = bornite(&folder, args, &unknown);
         let errors = String::from_utf8_lossy(&output.stderr);
-        let told: Vec<&str> = errors.lines().filter(|line| line.contains("is not a setting")).collect();
+        let reports: Vec<&str> = errors.lines().filter(|line| line.contains("is not a setting")).collect();
         let expected = [
             "bornite warn: BORNITE_LIBARY_PATH is not a setting and has no effect; did you mean BORNITE_LIBRARY_PATH?",
             "bornite warn: BORNITE_QQQQQQ is not a setting and has no effect; docs/settings.md lists all of them",
         ];
-        assert_eq!(told, expected, "{args:?}: {errors}");
+        assert_eq!(reports, expected, "{args:?}: {errors}");
         let quiet = bornite(&folder, args, &[unknown[0], ("BORNITE_LOG", "error")]);
         assert!(!text(&quiet).contains("is not a setting"), "{}", text(&quiet));
     }

@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, Measurement, Report, Row, measure};
+use bornite_bench::{Config, Machine, Measurement, BenchReport, BenchRow, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Access, Arg, Builder, Emit, ExprId, Kernel, Op, Scalar, Value, templates};
 
@@ -73,11 +73,11 @@ fn main() {
     let threads = after("--threads").unwrap_or(1);
     cpu::set_num_threads(threads);
     let config = Config { samples: 15, ..Config::default() };
-    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut report = BenchReport::new(Machine::detect(vec![]), config);
     let mut add = |name: &str, bytes: usize, op: &mut dyn FnMut()| {
         let measured = timed(&config, op);
         let median_ms = measured.median_ms;
-        report.rows.push(Row::new(name, "cpu", measured).with_bytes(bytes as u64));
+        report.rows.push(BenchRow::new(name, "cpu", measured).with_bytes(bytes as u64));
         median_ms
     };
 

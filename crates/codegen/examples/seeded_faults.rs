@@ -9,11 +9,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bornite_codegen::cuda;
-use bornite_ir::{Access, Kernel, Launch, Scalar};
+use bornite_ir::{Access, Kernel, LaunchMode, Scalar};
 
 /// Program that launches the kernel once; every view is a separate allocation of exactly its size.
 fn program(kernel: &Kernel) -> String {
-    let Launch::Blocks { grid, block } = kernel.launch else { return String::new() };
+    let LaunchMode::Blocks { grid, block } = kernel.launch else { return String::new() };
     let mut main = String::from("#include <cstdio>\n#include <vector>\n");
     main += &cuda::print(kernel);
     main += "int main() {\n";

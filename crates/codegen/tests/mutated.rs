@@ -6,7 +6,7 @@ mod samples;
 
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::interp::{InterpreterOptions, run_printing};
-use bornite_ir::{Access, Arg, Kernel, Launch, Value};
+use bornite_ir::{Access, Arg, Kernel, LaunchMode, Value};
 
 #[test]
 fn mutated_texts_do_not_panic_or_hang() {
@@ -65,8 +65,8 @@ fn mutated_texts_do_not_panic_or_hang() {
             .collect();
         let firsts: Vec<Value> = values.iter().map(|parts| parts[0]).collect();
         let small = match kernel.launch {
-            Launch::ParallelFor { count } => count.resolve(&firsts) <= 2000,
-            Launch::Blocks { grid, .. } => grid.iter().map(|&n| n as u64).product::<u64>() <= 20,
+            LaunchMode::ParallelFor { count } => count.resolve(&firsts) <= 2000,
+            LaunchMode::Blocks { grid, .. } => grid.iter().map(|&n| n as u64).product::<u64>() <= 20,
         };
         let bytes: Option<Vec<usize>> = kernel.params.iter().map(|p| kernel.view_bytes(p, &firsts)).collect();
         let Some(bytes) = bytes.filter(|bytes| small && bytes.iter().all(|&n| n < 1 << 18)) else { continue };

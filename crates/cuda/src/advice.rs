@@ -5,7 +5,7 @@ use crate::{DeviceInfo, Error, LaunchConfig, Occupancy, Result};
 
 /// A kind of kernel with its problem size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Workload {
+pub enum LaunchWorkload {
     /// One output per element, with a grid-stride loop.
     Elementwise {
         /// Number of elements.
@@ -34,16 +34,16 @@ pub enum Workload {
     },
 }
 
-impl Workload {
+impl LaunchWorkload {
     /// Parses a name and sizes: `elementwise` takes 1 size, `reduction` 1 or 2 (rows, columns),
     /// `matmul` 3 (m, n, k). Elements are f32.
-    pub fn parse(name: &str, size: &[u64]) -> Result<Workload> {
+    pub fn parse(name: &str, size: &[u64]) -> Result<LaunchWorkload> {
         let invalid = |reason: &str| Err(Error::InvalidLaunch { kernel: name.into(), reason: reason.into() });
         match (name, size) {
-            ("elementwise" | "vector_add", &[elements]) => Ok(Workload::Elementwise { elements, element_bytes: 4 }),
-            ("reduction", &[columns]) => Ok(Workload::Reduction { rows: 1, columns }),
-            ("reduction", &[rows, columns]) => Ok(Workload::Reduction { rows, columns }),
-            ("matmul" | "matrix_multiply", &[m, n, k]) => Ok(Workload::Matmul { m, n, k, element_bytes: 4 }),
+            ("elementwise" | "vector_add", &[elements]) => Ok(LaunchWorkload::Elementwise { elements, element_bytes: 4 }),
+            ("reduction", &[columns]) => Ok(LaunchWorkload::Reduction { rows: 1, columns }),
+            ("reduction", &[rows, columns]) => Ok(LaunchWorkload::Reduction { rows, columns }),
+            ("matmul" | "matrix_multiply", &[m, n, k]) => Ok(LaunchWorkload::Matmul { m, n, k, element_bytes: 4 }),
             ("elementwise" | "vector_add", _) => invalid("elementwise takes one size, the number of elements"),
             ("reduction", _) => invalid("reduction takes one size, the columns, or two, rows and columns"),
             ("matmul" | "matrix_multiply", _) => invalid("matmul takes three sizes: m, n and k"),
@@ -74,13 +74,13 @@ const TYPICAL_RESOURCES: KernelResources =
 const DEFAULT_BLOCK_THREADS: u64 = 256;
 
 /// Recommends a launch configuration. `kernel` are the kernel's resources, if known
-/// ([`crate::Function::resources`]).
-pub fn advise(info: &DeviceInfo, workload: Workload, kernel: Option<KernelResources>) -> LaunchAdvice {
+/// ([`crate::KernelFunction::resources`]).
+pub fn advise(info: &DeviceInfo, workload: LaunchWorkload, kernel: Option<KernelResources>) -> LaunchAdvice {
     let kernel = kernel.unwrap_or(TYPICAL_RESOURCES);
     match workload {
-        Workload::Elementwise { elements, element_bytes } => elementwise(info, elements, element_bytes, kernel),
-        Workload::Reduction { rows, columns } => reduction(info, rows, columns, kernel),
-        Workload::Matmul { m, n, k, element_bytes } => matmul(info, [m, n, k], element_bytes, kernel),
+        LaunchWorkload::Elementwise { elements, element_bytes } => elementwise(info, elements, element_bytes, kernel),
+        LaunchWorkload::Reduction { rows, columns } => reduction(info, rows, columns, kernel),
+        LaunchWorkload::Matmul { m, n, k, element_bytes } => matmul(info, [m, n, k], element_bytes, kernel),
     }
 }
 
@@ -204,11 +204,11 @@ mod tests {
         for info in [h200(0), rtx3060(0)] {
             let mut workloads = vec![];
             for &a in &sizes {
-                workloads.push(Workload::Elementwise { elements: a, element_bytes: 4 });
-                workloads.push(Workload::Elementwise { elements: a, element_bytes: 2 });
+                workloads.push(LaunchWorkload::Elementwise { elements: a, element_bytes: 4 });
+                workloads.push(LaunchWorkload::Elementwise { elements: a, element_bytes: 2 });
                 for &b in &sizes[..9] {
-                    workloads.push(Workload::Reduction { rows: a.min(1 << 31), columns: b });
-                    workloads.push(Workload::Matmul { m: a.min(65_536), n: b, k: 512, element_bytes: 4 });
+                    workloads.push(LaunchWorkload::Reduction { rows: a.min(1 << 31), columns: b });
+                    workloads.push(LaunchWorkload::Matmul { m: a.min(65_536), n: b, k: 512, element_bytes: 4 });
                 }
             }
             for workload in workloads {
@@ -221,10 +221,10 @@ mod tests {
                 assert!(shared_bytes <= info.shared_bytes_per_block);
                 assert!(advice.occupancy.blocks > 0 && advice.occupancy.share <= 1.0 && !advice.reason.is_empty());
                 match workload {
-                    Workload::Matmul { m, n, .. } => {
+                    LaunchWorkload::Matmul { m, n, .. } => {
                         assert!(u64::from(grid[0] * block[0]) >= n && u64::from(grid[1] * block[1]) >= m)
                     }
-                    Workload::Reduction { rows, .. } if rows > 1 => {
+                    LaunchWorkload::Reduction { rows, .. } if rows > 1 => {
                         assert!(covered(&advice) >= rows, "{workload:?}: {advice:?}");
                     }
                     _ => {}
@@ -236,37 +236,37 @@ mod tests {
     #[test]
     fn recommendations_depend_on_the_size() {
         let (big, small) = (h200(0), rtx3060(0));
-        let large = advise(&big, Workload::Elementwise { elements: 100_000_000, element_bytes: 4 }, None);
+        let large = advise(&big, LaunchWorkload::Elementwise { elements: 100_000_000, element_bytes: 4 }, None);
         assert_eq!((large.config.grid[0], large.config.block[0]), (132 * 8, 256));
         assert_eq!((large.elements_per_thread, large.occupancy.share), (4, 1.0));
-        let tiny = advise(&big, Workload::Elementwise { elements: 1000, element_bytes: 4 }, None);
+        let tiny = advise(&big, LaunchWorkload::Elementwise { elements: 1000, element_bytes: 4 }, None);
         assert_eq!((tiny.config.block[0], tiny.config.grid[0], tiny.elements_per_thread), (32, 32, 1));
         let heavy = KernelResources { registers: 128, max_threads_per_block: 512, ..KernelResources::default() };
-        let heavy = advise(&big, Workload::Elementwise { elements: 100_000_000, element_bytes: 4 }, Some(heavy));
+        let heavy = advise(&big, LaunchWorkload::Elementwise { elements: 100_000_000, element_bytes: 4 }, Some(heavy));
         assert_eq!(heavy.config.grid[0], 132 * 2, "registers allow two blocks");
 
-        let square = Workload::Matmul { m: 1024, n: 1024, k: 1024, element_bytes: 4 };
+        let square = LaunchWorkload::Matmul { m: 1024, n: 1024, k: 1024, element_bytes: 4 };
         assert_eq!(advise(&big, square, None).config.block, [32, 32, 1]);
         // One block of 1024 threads leaves a third of 1536 unused.
         assert_eq!(advise(&small, square, None).config.block, [16, 16, 1]);
-        let few = Workload::Matmul { m: 64, n: 64, k: 1024, element_bytes: 4 };
+        let few = LaunchWorkload::Matmul { m: 64, n: 64, k: 1024, element_bytes: 4 };
         assert_eq!(advise(&big, few, None).config.block, [8, 8, 1], "smaller tiles for few elements");
 
-        let rows = advise(&big, Workload::Reduction { rows: 65_536, columns: 768 }, None);
+        let rows = advise(&big, LaunchWorkload::Reduction { rows: 65_536, columns: 768 }, None);
         assert_eq!((rows.config.block[0], rows.config.grid[0]), (256, 8192));
-        let long = advise(&big, Workload::Reduction { rows: 64, columns: 50_304 }, None);
+        let long = advise(&big, LaunchWorkload::Reduction { rows: 64, columns: 50_304 }, None);
         assert_eq!((long.config.block[0], long.config.grid[0]), (1024, 64));
     }
 
     #[test]
     fn names_and_sizes_are_parsed() {
         assert_eq!(
-            Workload::parse("matrix_multiply", &[1024, 512, 256]).unwrap(),
-            Workload::Matmul { m: 1024, n: 512, k: 256, element_bytes: 4 }
+            LaunchWorkload::parse("matrix_multiply", &[1024, 512, 256]).unwrap(),
+            LaunchWorkload::Matmul { m: 1024, n: 512, k: 256, element_bytes: 4 }
         );
-        assert!(Workload::parse("reduction", &[4, 5]).is_ok());
+        assert!(LaunchWorkload::parse("reduction", &[4, 5]).is_ok());
         for (name, size) in [("conv", &[1][..]), ("matmul", &[1, 2]), ("elementwise", &[])] {
-            let text = Workload::parse(name, size).unwrap_err().to_string();
+            let text = LaunchWorkload::parse(name, size).unwrap_err().to_string();
             assert!(text.contains(name), "{text}");
         }
     }

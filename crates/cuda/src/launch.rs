@@ -14,7 +14,7 @@ use crate::occupancy::KernelResources;
 use crate::{Buffer, Cubin, Device, Error, LaunchConfig, Occupancy, Result, Stream, occupancy, registry};
 
 /// A kernel loaded on a device.
-pub struct Function {
+pub struct KernelFunction {
     device: Arc<Device>,
     module: cu::CUmodule,
     handle: cu::CUfunction,
@@ -33,11 +33,11 @@ pub type DevicePointer<'a> = (&'a Buffer, usize);
 
 // SAFETY: module and function handles may be used from any thread once the context is current,
 // which `launch` does.
-unsafe impl Send for Function {}
+unsafe impl Send for KernelFunction {}
 // SAFETY: as above.
-unsafe impl Sync for Function {}
+unsafe impl Sync for KernelFunction {}
 
-impl Function {
+impl KernelFunction {
     /// Loads the kernel `name` of a cubin, which takes `pointers` pointers, then values of the
     /// sizes `value_bytes`.
     pub fn load(
@@ -46,11 +46,11 @@ impl Function {
         name: &str,
         pointers: usize,
         value_bytes: Vec<usize>,
-    ) -> Result<Function> {
+    ) -> Result<KernelFunction> {
         device.bind()?;
         let symbol = CString::new(name)
             .map_err(|_| invalid("cuModuleGetFunction", "the kernel's name contains a NUL byte".into()))?;
-        let mut function = Function {
+        let mut function = KernelFunction {
             device: device.clone(),
             module: null_mut(),
             handle: null_mut(),
@@ -239,7 +239,7 @@ impl Function {
     /// the use of the buffers on the stream is recorded here.
     ///
     /// # Safety
-    /// Same as [`Function::launch`].
+    /// Same as [`KernelFunction::launch`].
     pub unsafe fn launch_with(
         &self,
         config: &LaunchConfig,
@@ -293,7 +293,7 @@ impl Function {
     ///
     /// # Safety
     /// `params` must have one entry per parameter, each pointing to the bytes of the parameter;
-    /// otherwise as for [`Function::launch`].
+    /// otherwise as for [`KernelFunction::launch`].
     pub(crate) unsafe fn launch_raw(
         &self,
         config: &LaunchConfig,
@@ -347,7 +347,7 @@ impl Function {
     }
 }
 
-impl Drop for Function {
+impl Drop for KernelFunction {
     fn drop(&mut self) {
         if !self.module.is_null() && self.device.bind().is_ok() {
             // SAFETY: the module was loaded here; work that runs its code is waited for by the

@@ -34,7 +34,7 @@ mod registry;
 mod staging;
 mod stream;
 
-pub use advice::{LaunchAdvice, Workload, advise};
+pub use advice::{LaunchAdvice, LaunchWorkload, advise};
 pub use buffer::Buffer;
 pub use cache::{Cache, compile_cached};
 pub use clock::{DeviceClock, DeviceTimer, platform, roofline};
@@ -45,7 +45,7 @@ pub use disassemble::Disassembler;
 pub use error::{Error, Result};
 pub use graph::{Graph, GraphArgument, GraphUpdate};
 pub use info::{DeviceInfo, device_count, driver_release, driver_version};
-pub use launch::{DevicePointer, Function};
+pub use launch::{DevicePointer, KernelFunction};
 pub use launch_config::LaunchConfig;
 pub use library::Library;
 pub(crate) use nvrtc::nvrtc_build_id;
@@ -53,6 +53,6 @@ pub use nvrtc::{EXACT_OPTIONS, compile, compile_ptx, compile_ptx_with, compile_w
 pub use occupancy::{KernelResources, Limiter, Occupancy, occupancy};
 pub use pinned::{PinnedBuffer, Transfer};
 pub use pool::Pool;
-pub use prepared::PreparedLaunch;
+pub use prepared::PreparedFunction;
 pub use registry::{LoadedKernel, loaded_kernels};
 pub use stream::{Event, Stream};

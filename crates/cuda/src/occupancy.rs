@@ -59,8 +59,8 @@ const SUBPARTITIONS: u32 = 4;
 /// Allocation unit of shared memory per block, in bytes.
 const SHARED_ALLOCATION_BYTES: u32 = 128;
 
-/// Computes the occupancy like CUDA's occupancy calculator; [`crate::Function::occupancy`] asks the
-/// driver.
+/// Computes the occupancy like CUDA's occupancy calculator; [`crate::KernelFunction::occupancy`]
+/// asks the driver.
 pub fn occupancy(info: &DeviceInfo, threads: u32, kernel: KernelResources, dynamic_shared_bytes: u32) -> Occupancy {
     let full = |blocks, limiter| Occupancy::new(info, threads, blocks, limiter);
     let warps = threads.div_ceil(info.warp_size.max(1));

@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use crate::{Buffer, Error, Function, LaunchConfig, Result, Stream};
+use crate::{Buffer, Error, KernelFunction, LaunchConfig, Result, Stream};
 
 /// Packed parameters of a kernel, each aligned to 16 bytes, the maximum alignment of a parameter.
 struct PackedParams {
@@ -47,8 +47,8 @@ impl PackedParams {
 }
 
 /// A launch with its parameters.
-pub struct PreparedLaunch {
-    function: Arc<Function>,
+pub struct PreparedFunction {
+    function: Arc<KernelFunction>,
     config: LaunchConfig,
     packed: PackedParams,
     /// Buffers of the pointer parameters.
@@ -59,24 +59,24 @@ pub struct PreparedLaunch {
 
 // SAFETY: the addresses point into memory that this value owns; firing reads it, and changes take
 // `&mut self`.
-unsafe impl Send for PreparedLaunch {}
+unsafe impl Send for PreparedFunction {}
 
-impl Function {
+impl KernelFunction {
     /// Prepares a launch: a buffer and a byte offset for each pointer, then the values. All
     /// validation is done here.
     pub fn prepare(
-        self: &Arc<Function>,
+        self: &Arc<KernelFunction>,
         config: LaunchConfig,
         pointers: &[(Arc<Buffer>, usize)],
         values: &[&[u8]],
-    ) -> Result<PreparedLaunch> {
+    ) -> Result<PreparedFunction> {
         self.device().bind()?;
         self.check_parameters(pointers.len(), values.iter().map(|value| value.len()))?;
         self.prepare_config(&config)?;
         let (count, value_bytes) = self.parameters();
         let packed = PackedParams::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
         let buffers = pointers.iter().map(|(buffer, _)| buffer.clone()).collect();
-        let mut prepared = PreparedLaunch { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
+        let mut prepared = PreparedFunction { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
         for (slot, (buffer, offset)) in pointers.iter().enumerate() {
             prepared.set_pointer(slot, buffer, *offset)?;
         }
@@ -87,9 +87,9 @@ impl Function {
     }
 }
 
-impl PreparedLaunch {
+impl PreparedFunction {
     /// Returns the kernel.
-    pub fn function(&self) -> &Arc<Function> {
+    pub fn function(&self) -> &Arc<KernelFunction> {
         &self.function
     }
 
@@ -133,7 +133,7 @@ impl PreparedLaunch {
     /// Launches on the main stream, or into this thread's capture.
     ///
     /// # Safety
-    /// Same as [`Function::launch`].
+    /// Same as [`KernelFunction::launch`].
     pub unsafe fn launch(&self) -> Result<()> {
         self.function.device().bind()?;
         if !self.all_on_main_stream {
@@ -147,7 +147,7 @@ impl PreparedLaunch {
     /// Launches on another stream. The caller orders streams.
     ///
     /// # Safety
-    /// Same as [`Function::launch`].
+    /// Same as [`KernelFunction::launch`].
     pub unsafe fn launch_on(&self, stream: &Stream) -> Result<()> {
         self.function.device().bind()?;
         self.buffers.iter().try_for_each(|buffer| buffer.record_stream(stream))?;

@@ -1,7 +1,7 @@
 //! Arguments of a kernel launch on the host, and the faults that a run can report. Shared by the
 //! interpreter and the CPU backend.
 
-use crate::{Kernel, Launch, Scalar, Value};
+use crate::{Kernel, LaunchMode, Scalar, Value};
 
 /// Argument for one parameter: a buffer of 64-bit words, so that every element type is aligned, or
 /// a value. All views come first, then all values, in the kernel's order.
@@ -188,7 +188,7 @@ pub fn check_args(kernel: &Kernel, args: &[Arg<'_>]) -> Result<Vec<Value>, Fault
         firsts.extend(components.first());
     }
     let largest = if kernel.index == Scalar::I32 { i32::MAX as u64 } else { i64::MAX as u64 };
-    if let Launch::ParallelFor { count } = kernel.launch
+    if let LaunchMode::ParallelFor { count } = kernel.launch
         && (count.resolve(&firsts) < 0 || count.resolve(&firsts) as u64 > largest)
     {
         return fail(format!("instance count {} is not in the range 0 to {largest}", count.resolve(&firsts)));

@@ -5,7 +5,7 @@ use crate::arg::counted;
 use crate::verify::op_result;
 use crate::{
     Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
-    FunctionId, Kernel, Launch, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
+    FunctionId, Kernel, LaunchMode, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
     StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
 
@@ -62,15 +62,15 @@ pub struct Mark {
 impl Builder {
     /// Creates a `ParallelFor` kernel of `count` instances with indices of type `index`.
     pub fn new(name: impl Into<String>, count: u64, index: Scalar) -> Builder {
-        Builder::with_launch(name, Launch::ParallelFor { count: count.into() }, index)
+        Builder::with_launch(name, LaunchMode::ParallelFor { count: count.into() }, index)
     }
 
     /// Creates a kernel launched with `grid` blocks of `block` threads and indices of type `index`.
     pub fn blocks(name: impl Into<String>, grid: [u32; 3], block: [u32; 3], index: Scalar) -> Builder {
-        Builder::with_launch(name, Launch::Blocks { grid, block }, index)
+        Builder::with_launch(name, LaunchMode::Blocks { grid, block }, index)
     }
 
-    fn with_launch(name: impl Into<String>, launch: Launch, index: Scalar) -> Builder {
+    fn with_launch(name: impl Into<String>, launch: LaunchMode, index: Scalar) -> Builder {
         let kernel = Kernel {
             name: name.into(),
             launch,
@@ -87,7 +87,7 @@ impl Builder {
 
     /// Sets the number of instances, which may be a value parameter.
     pub fn set_instance_count(&mut self, count: Extent) {
-        self.kernel.launch = Launch::ParallelFor { count };
+        self.kernel.launch = LaunchMode::ParallelFor { count };
     }
 
     /// Adds a struct type whose fields have their natural alignment.

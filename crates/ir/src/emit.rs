@@ -132,9 +132,9 @@ pub trait EmitBits: Emit + Sized {
         words.swap_remove(0)
     }
 
-    /// Selects `rare` where `condition` is true, else `common`. Backends that can branch skip `rare`
-    /// if no instance needs it, so it may be expensive. Others compute it for every argument, so it
-    /// must be safe for all arguments.
+    /// Selects `rare` where `condition` is true, else `common`. Backends that can branch skip
+    /// `rare` if no instance needs it, so it may be expensive. Others compute it for every
+    /// argument, so it must be safe for all arguments.
     fn select_unlikely<const N: usize>(
         &mut self,
         condition: &Self::V,

@@ -166,7 +166,7 @@ impl ViewInfo<'_> {
 
 /// Launch configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Launch {
+pub enum LaunchMode {
     /// One instance per index in `0..count`, in any order.
     ParallelFor {
         /// Number of instances.
@@ -181,12 +181,12 @@ pub enum Launch {
     },
 }
 
-impl Launch {
+impl LaunchMode {
     /// Returns the number of instances in a launch with the given values.
     pub fn count(self, values: &[Value]) -> u64 {
         match self {
-            Launch::ParallelFor { count } => count.resolve(values).max(0) as u64,
-            Launch::Blocks { grid, block } => {
+            LaunchMode::ParallelFor { count } => count.resolve(values).max(0) as u64,
+            LaunchMode::Blocks { grid, block } => {
                 grid.iter().chain(&block).fold(1, |n: u64, &size| n.saturating_mul(size as u64))
             }
         }
@@ -213,7 +213,7 @@ pub struct Kernel {
     /// Name, kept in generated source.
     pub name: String,
     /// Launch configuration.
-    pub launch: Launch,
+    pub launch: LaunchMode,
     /// Index type: `I32`, or `I64` if an extent needs it.
     pub index: Scalar,
     /// Struct types.

@@ -77,7 +77,7 @@ pub use expr::{
 };
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, Launch, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId, ValueParam,
+    Access, Dim, Extent, Function, Kernel, LaunchMode, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId, ValueParam,
     View, ViewInfo, contiguous,
 };
 pub use op::{NativeFunction, Op, OpKind, OpRow, TypeRule, Ulp};

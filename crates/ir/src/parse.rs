@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 use crate::arg::counted;
 use crate::{
-    AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, Launch, Local,
+    AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, LaunchMode, Local,
     LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value, ValueParam, View,
     Vote, verify,
 };
@@ -26,7 +26,7 @@ impl std::str::FromStr for Kernel {
         let cursor = Cursor { lines: text.lines().collect(), line: 0, at: 0 };
         let kernel = Kernel {
             name: String::new(),
-            launch: Launch::ParallelFor { count: Extent::Const(0) },
+            launch: LaunchMode::ParallelFor { count: Extent::Const(0) },
             index: Scalar::I32,
             structs: vec![],
             functions: vec![],

@@ -2,7 +2,7 @@
 //! then print plain arithmetic, the CUDA front end keeps such indices in 32 bits, and the CPU
 //! backend omits their bounds checks.
 
-use crate::{Builtin, Launch, Op, Scalar, Value};
+use crate::{Builtin, LaunchMode, Op, Scalar, Value};
 
 /// Inclusive interval of the values that an integer can have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +37,8 @@ impl IntRange {
     }
 
     /// Returns the range of a thread or block index, or of a block or grid size, in a launch.
-    pub fn of_builtin(launch: Launch, builtin: Builtin) -> Option<IntRange> {
-        let Launch::Blocks { grid, block } = launch else { return None };
+    pub fn of_builtin(launch: LaunchMode, builtin: Builtin) -> Option<IntRange> {
+        let LaunchMode::Blocks { grid, block } = launch else { return None };
         let (sizes, axis, size) = match builtin {
             Builtin::Thread(axis) => (block, axis, false),
             Builtin::Block(axis) => (grid, axis, false),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::{
-    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Field, Kernel, Launch, LocalId, Stmt, Value,
+    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Field, Kernel, LaunchMode, LocalId, Stmt, Value,
     View,
 };
 use crate::{ValueParam, contiguous};
@@ -29,8 +29,8 @@ impl fmt::Display for Kernel {
         }
         write!(f, "kernel {} ", self.name)?;
         match self.launch {
-            Launch::ParallelFor { count } => write!(f, "parallel_for {}", ExtentText(self, count))?,
-            Launch::Blocks { grid, block } => write!(f, "grid {grid:?} block {block:?}")?,
+            LaunchMode::ParallelFor { count } => write!(f, "parallel_for {}", ExtentText(self, count))?,
+            LaunchMode::Blocks { grid, block } => write!(f, "grid {grid:?} block {block:?}")?,
         }
         writeln!(f, " index {}", self.index)?;
         for value in &self.values {

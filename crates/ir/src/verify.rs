@@ -3,7 +3,7 @@
 
 mod code;
 
-use crate::{Dim, Expr, Extent, FunctionId, Kernel, Launch, MAX_ALIGN, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
+use crate::{Dim, Expr, Extent, FunctionId, Kernel, LaunchMode, MAX_ALIGN, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
 use code::check_code;
 pub(crate) use code::op_result;
 
@@ -83,7 +83,7 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
     if shared_bytes > MAX_SHARED_BYTES {
         return Err(format!("{shared_bytes} bytes of shared memory per block; the maximum is {MAX_SHARED_BYTES}"));
     }
-    if matches!(kernel.launch, Launch::ParallelFor { .. }) && kernel.is_cooperative() {
+    if matches!(kernel.launch, LaunchMode::ParallelFor { .. }) && kernel.is_cooperative() {
         return Err("shared memory, barriers, shuffles and votes need blocks: launch a grid, not a parallel_for".into());
     }
     Ok(())
@@ -134,13 +134,13 @@ fn max_index(kernel: &Kernel) -> u64 {
 
 fn check_launch(kernel: &Kernel) -> Result<(), String> {
     match kernel.launch {
-        Launch::ParallelFor { count } => {
+        LaunchMode::ParallelFor { count } => {
             check_extent(kernel, count, "the number of instances")?;
             if count.known().is_some_and(|n| n < 0 || n as u64 > max_index(kernel)) {
                 return Err(format!("{} instances do not fit the index type {}", count.resolve(&[]), kernel.index));
             }
         }
-        Launch::Blocks { grid, block } => {
+        LaunchMode::Blocks { grid, block } => {
             let threads = block.iter().try_fold(1u64, |n, &size| n.checked_mul(size as u64)).unwrap_or(u64::MAX);
             if threads == 0 || threads > 1024 || block[2] > 64 {
                 return Err(format!("a block of {block:?} threads; a block has 1 to 1024 threads, at most 64 along z"));

@@ -10,16 +10,21 @@ Generated from the op table (`crates/ir/src/op.rs`) by a test of `bornite-ir`; d
 
 Every backend (interpreter, CPU code, CUDA C++) follows these rules, so results are bit-identical:
 
-- Floats follow IEEE 754 with round to nearest even; denormals are preserved; `a * b + c` is fused only if written as `fma`.
+- Floats follow IEEE 754 with round to nearest even; denormals are preserved; `a * b + c` is fused
+  only if written as `fma`.
 - NaN payloads and signs are not significant: all NaNs compare as equal between backends.
-- `min` and `max` give NaN if either argument is NaN, and +0 is larger than -0; `fmin` and `fmax` ignore a single NaN.
+- `min` and `max` give NaN if either argument is NaN, and +0 is larger than -0; `fmin` and `fmax`
+  ignore a single NaN.
 - Integers wrap. `n / 0` and `n % 0` are 0; `MIN / -1` is `MIN` and `MIN % -1` is 0.
 - Shift counts are masked to the width of the type; `shr` is arithmetic for signed types.
-- Float to integer truncates and saturates, NaN becomes 0; anything to bool is `!= 0`; bool to number is 0 or 1.
-- A *primitive* is implemented by each backend. A *body* is implemented once over primitives and shared by all backends.
-- 16-bit floats are computed in f32 and rounded once; 8- and 16-bit integers are computed in 32 bits and truncated.
-- *Error* is the maximum error in ULPs, f32 / f64, against the exact result. *Native* is the CUDA math function, used only on
-  request, with the error that NVIDIA states.
+- Float to integer truncates and saturates, NaN becomes 0; anything to bool is `!= 0`; bool to
+  number is 0 or 1.
+- A *primitive* is implemented by each backend. A *body* is implemented once over primitives and
+  shared by all backends.
+- 16-bit floats are computed in f32 and rounded once; 8- and 16-bit integers are computed in 32 bits
+  and truncated.
+- *Error* is the maximum error in ULPs, f32 / f64, against the exact result. *Native* is the CUDA
+  math function, used only on request, with the error that NVIDIA states.
 
 | op | arguments | types | implementation | error | native | description | gradient |
 |---|---|---|---|---|---|---|---|
@@ -28,11 +33,12 @@ Every backend (interpreter, CPU code, CUDA C++) follows these rules, so results 
 const ALGEBRA: &str = "
 # Vectors, matrices, structs
 
-Generated from the table in `crates/ir/src/algebra/mod.rs`. Every scalar operation above also applies to vectors and matrices of
-the same shape, component by component (the condition of a `select` may be a single bool). Matrices are row-major.
+Generated from the table in `crates/ir/src/algebra/mod.rs`. Every scalar operation above also
+applies to vectors and matrices of the same shape, component by component (the condition of a
+`select` may be a single bool). Matrices are row-major.
 
-- *Error* is in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of the stated scale, for up to four rows and columns. 16-bit floats are
-  computed in f32 and rounded once; integers wrap.
+- *Error* is in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of the stated scale, for up to four rows and
+  columns. 16-bit floats are computed in f32 and rounded once; integers wrap.
 
 | op | signature | error | description | gradient |
 |---|---|---|---|---|
@@ -41,7 +47,8 @@ the same shape, component by component (the condition of a `select` may be a sin
 const FORMULA_RULES: &str = "
 # Formulas
 
-Short formulas over the ops, for expressions (`bornite kernel emit --expr`); their gradients follow from the ops.
+Short formulas over the ops, for expressions (`bornite kernel emit --expr`); their gradients follow
+from the ops.
 
 | formula | description |
 |---|---|

@@ -1,9 +1,9 @@
-//! How fast kernels in Python syntax run on one thread of the CPU, beside `scripts/warp_speed.py`, which measures NVIDIA
+//! Speed of Python-syntax kernels on one thread of the CPU, beside `scripts/warp_speed.py`, which measures NVIDIA
 //! Warp at the same. `cargo bench -p bornite-lang --bench python`
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, Report, Row, measure};
+use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Arg, Scalar, Value};
 use bornite_lang::python::PythonModule;
@@ -23,7 +23,7 @@ def saxpy_2d(a: float, x: wp.array2d[float], y: wp.array2d[float]):
     y[i, j] = a * x[i, j] + y[i, j]
 ";
 
-/// Arguments of saxpy: a value and two arrays of so many floats.
+/// Arguments of saxpy: a value and two arrays of floats.
 fn memory(lowered: &Lowered, elements: usize) -> (Vec<Vec<u64>>, Vec<Vec<Value>>) {
     let values = vec![vec![Value::from_f64(Scalar::F32, 2.0)]; lowered.kernel.values.len()];
     let views = lowered.params.iter().filter(|(_, given)| matches!(given, ParamRef::View(_))).count();
@@ -32,7 +32,7 @@ fn memory(lowered: &Lowered, elements: usize) -> (Vec<Vec<u64>>, Vec<Vec<Value>>
 
 fn main() {
     let config = Config::default();
-    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut report = BenchReport::new(Machine::detect(vec![]), config);
     let mut add = |name: &str, note: &dyn Fn(f64) -> String, op: &mut dyn FnMut()| {
         let called = |_| {
             op();
@@ -40,7 +40,7 @@ fn main() {
         };
         let measured = measure(&config, called, || Ok(())).unwrap_or_else(|e| match e {});
         let note = note(measured.median_ms);
-        report.rows.push(Row::new(name, "cpu", measured).with_note(note));
+        report.rows.push(BenchRow::new(name, "cpu", measured).with_note(note));
     };
 
     let module = PythonModule::parse("saxpy.py", SAXPY).expect("two kernels");

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, Report, Row, measure};
+use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
 use bornite_codegen::cuda;
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
@@ -52,7 +52,7 @@ fn printed(file: &str, text: &str, request: &LaunchRequest) -> usize {
 
 fn main() {
     let config = Config::default();
-    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut report = BenchReport::new(Machine::detect(vec![]), config);
     let mut add = |name: &str, kernels: usize, op: &mut dyn FnMut()| {
         let measured = measure(
             &config,
@@ -68,7 +68,7 @@ fn main() {
         if let Some(ns) = on_core(op) {
             note += &format!("; {:.0} per second of CPU time", kernels as f64 / ns * 1e9);
         }
-        report.rows.push(Row::new(name, "cpu", measured).with_note(note));
+        report.rows.push(BenchRow::new(name, "cpu", measured).with_note(note));
     };
     let sources = files("cuda", "cu");
     let mut request = LaunchRequest::new([4, 4, 1], [64, 1, 1]).shared_bytes(4096);

@@ -200,10 +200,10 @@ fn shared_memory_can_be_declared_in_many_ways() {
              int* flat = &s[0][0]; int* row = s[3 - t / 8]; x[i] = flat[31 - t] + row[7 - t % 8] - ((int*)s)[31 - t];",
         ),
     ];
-    let turned: Vec<i64> = (0..64).map(|i| i / 32 * 32 + 31 - i % 32).collect();
+    let reversed: Vec<i64> = (0..64).map(|i| i / 32 * 32 + 31 - i % 32).collect();
     for (before, body) in cases {
         let text = kernel(before, body);
-        assert_eq!(outcome(&text, 32), Ok(turned.clone()), "{text}");
+        assert_eq!(outcome(&text, 32), Ok(reversed.clone()), "{text}");
     }
     let rejected: &[(&str, &str, &str)] = &[
         (

@@ -82,9 +82,9 @@ fn layers_copy_no_data_between_kernels() {
     // Of the vectors of parameters, which are small, some are put together by a kernel.
     let vectors = 2 * 2 * (2 * 4 + 3 + 4 + 2) * 256;
     assert!(moved(&three) <= moved(&one) + 2 * vectors, "{one}\n{three}");
-    let by_hand = |plan: &bornite::plan::PlanSummary| {
+    let handwritten = |plan: &bornite::plan::PlanSummary| {
         plan.steps.iter().filter(|step| step.description.ends_with("(handwritten)")).count()
     };
-    assert_eq!((by_hand(&one), by_hand(&three)), (4, 12), "{one}");
+    assert_eq!((handwritten(&one), handwritten(&three)), (4, 12), "{one}");
     assert!(!three.to_string().contains(" copied"), "{three}");
 }

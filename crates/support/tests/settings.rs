@@ -14,12 +14,13 @@ fn root() -> PathBuf {
 fn docs_match_the_table() {
     let mut manual = String::from(
         "# Settings\n\n\
-         Written from the table in `crates/support/src/settings.rs` by a test of `bornite-support`; do not edit.\n\n\
-         A flag of the command takes precedence over a variable, and a setting made in code over both. An empty variable \
-         counts as unset. An invalid value is an error that names the variable; `bornite doctor` checks all of them. Every \
-         command reports `BORNITE_…` variables that are not in this table on stderr, with the most similar name that is. \
-         `bornite::pool::Pool` is the memory pool of a GPU, `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). \
-         NVIDIA's `CUDA_VISIBLE_DEVICES` selects the GPUs that a process can see.\n\n\
+         Written from the table in `crates/support/src/settings.rs` by a test of `bornite-support`; do not\nedit.\n\n\
+         A flag of the command takes precedence over a variable, and a setting made in code over both. An\n\
+         empty variable counts as unset. An invalid value is an error that names the variable; `bornite\n\
+         doctor` checks all of them. Every command reports `BORNITE_…` variables that are not in this table\n\
+         on stderr, with the most similar name that is. `bornite::pool::Pool` is the memory pool of a GPU,\n\
+         `bornite::Device::pool` returns it ([CUDA](cuda.md) shows its controls). NVIDIA's\n\
+         `CUDA_VISIBLE_DEVICES` selects the GPUs that a process can see.\n\n\
          | variable | values | default | meaning | in code |\n|---|---|---|---|---|\n",
     );
     for setting in SETTINGS {

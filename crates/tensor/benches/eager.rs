@@ -30,7 +30,7 @@ fn bare(ordinal: usize) -> bornite::Result<f64> {
     let text = "extern \"C\" __global__ void add(const float* x, const float* y, float* z) {\
                 z[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }";
     let cubin = bornite_cuda::compile("add", text, &device.info().arch())?;
-    let function = Arc::new(bornite_cuda::Function::load(&device, &cubin, "add", 3, vec![])?);
+    let function = Arc::new(bornite_cuda::KernelFunction::load(&device, &cubin, "add", 3, vec![])?);
     let buffers = [(); 3].map(|()| bornite_cuda::Buffer::new(&device, 256));
     let [x, y, z] = buffers;
     let (x, y, z) = (x?, y?, z?);

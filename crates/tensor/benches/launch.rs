@@ -9,7 +9,7 @@ use bornite::{
     Device, Tensor,
     kernel::{KernelArg, Module},
 };
-use bornite_bench::{Config, Machine, Report, Row, measure};
+use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
 
 const SAXPY: &str = "
 import warp as wp
@@ -29,7 +29,7 @@ fn main() -> bornite::Result<()> {
         None => Device::cpu(),
     };
     let config = Config::default();
-    let mut report = Report::new(Machine::detect(vec![]), config);
+    let mut report = BenchReport::new(Machine::detect(vec![]), config);
     let mut add = |name: String, op: &mut dyn FnMut()| {
         let together = |_| {
             (0..TOGETHER).for_each(|_| op());
@@ -38,7 +38,7 @@ fn main() -> bornite::Result<()> {
         let measured = measure(&config, together, || Ok(())).unwrap_or_else(|e| match e {});
         let [median, fastest] = [measured.median_ms, measured.min_ms].map(|ms| ms * 1e3 / f64::from(TOGETHER));
         let note = format!("{median:.2} µs a launch, fastest {fastest:.2}");
-        report.rows.push(Row::new(name, "ours", measured).with_note(note));
+        report.rows.push(BenchRow::new(name, "ours", measured).with_note(note));
     };
     let kernel = Module::parse("saxpy.py", SAXPY)?.kernel("saxpy")?;
     for elements in [1, 64] {

@@ -79,10 +79,10 @@ fn ramp(device: Device) -> Tensor {
 }
 
 /// A name, and a call that compiles a kernel.
-type Way = (&'static str, fn(&CustomKernel, Device) -> bornite::Result<()>);
+type CompileCall = (&'static str, fn(&CustomKernel, Device) -> bornite::Result<()>);
 
 /// The operations that compile a kernel.
-const WAYS: [Way; 4] = [
+const COMPILE_CALLS: [CompileCall; 4] = [
     ("a launch", |kernel, device| {
         let x = ramp(device);
         kernel.launch(LENGTH, &[(&x).into(), (&x).into()])[0].to_vec::<f32>().map(drop)
@@ -111,7 +111,7 @@ fn compilation_does_not_block_launches() {
         let (x, calls) = (ramp(device), Mutex::new(vec![]));
         let launch = || (&x * 3.0 + 1.0).to_vec::<f32>();
         let expected = launch().unwrap();
-        for (way, compile) in WAYS {
+        for (way, compile) in COMPILE_CALLS {
             let (kernel, name) = slow_kernel(lines(device)).unwrap();
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {

@@ -1,4 +1,5 @@
-//! A program that uses Bornite as a dependency: a network that learns, a kernel in CUDA C++, weights in a file.
+//! A program that uses Bornite as a dependency: a network that learns, a kernel in CUDA C++,
+//! weights in a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,13 +10,13 @@ use bornite::{DType, Device, Error, Generator, Tensor, Var, trace};
 use bornite_nn::checkpoint::safetensors::{Safetensors, write_file};
 
 /// A network of two layers.
-pub struct Mlp {
+pub struct TwoLayerNet {
     parameters: BTreeMap<&'static str, Var>,
 }
 
-impl Mlp {
+impl TwoLayerNet {
     /// Random weights.
-    pub fn new(inputs: usize, hidden: usize, outputs: usize, device: Device) -> bornite::Result<Mlp> {
+    pub fn new(inputs: usize, hidden: usize, outputs: usize, device: Device) -> bornite::Result<TwoLayerNet> {
         let generator = Generator::new(7);
         let normal =
             |shape: &[usize], scale: f64| Var::new(&(Tensor::randn(shape, DType::F32, &generator, device) * scale));
@@ -26,7 +27,7 @@ impl Mlp {
             ("fc2.weight", normal(&[outputs, hidden], (1.0 / hidden as f64).sqrt())?),
             ("fc2.bias", zeros(outputs)?),
         ]);
-        Ok(Mlp { parameters })
+        Ok(TwoLayerNet { parameters })
     }
 
     /// Class scores.
@@ -63,7 +64,7 @@ impl Mlp {
 }
 
 /// Trains on points inside and outside of a circle; returns the last loss.
-pub fn train(mlp: &Mlp, x: &Tensor, classes: &Tensor, steps: usize) -> bornite::Result<f64> {
+pub fn train(mlp: &TwoLayerNet, x: &Tensor, classes: &Tensor, steps: usize) -> bornite::Result<f64> {
     let step = trace(|inputs| {
         let [x, classes] = inputs else { return Err(Error::op("step", "expected points and classes")) };
         let (loss, updates) = mlp.step(x, classes, 0.5);
@@ -105,15 +106,15 @@ mod tests {
     fn a_network_learns_and_its_weights_survive_a_file() {
         let device = Device::cpu();
         let (x, classes) = points(device);
-        let mlp = Mlp::new(2, 32, 2, device).unwrap();
+        let mlp = TwoLayerNet::new(2, 32, 2, device).unwrap();
         let loss = train(&mlp, &x, &classes, 300).unwrap();
         assert!(loss < 0.15, "{loss}");
         let path = std::env::temp_dir().join(format!("bornite-downstream-{}.safetensors", std::process::id()));
         mlp.save(&path).unwrap();
-        let other = Mlp::new(2, 32, 2, device).unwrap();
+        let other = TwoLayerNet::new(2, 32, 2, device).unwrap();
         other.load(&path, device).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let logits = |mlp: &Mlp| mlp.forward(&x).to_vec::<f32>().unwrap();
+        let logits = |mlp: &TwoLayerNet| mlp.forward(&x).to_vec::<f32>().unwrap();
         assert_eq!(logits(&mlp), logits(&other));
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bornite_data::Level;
 use bornite_data::files::{
-    self, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions as MakeJob, MakeOutcome,
+    self, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions, MakeOutcome,
 };
 use bornite_support::progress::{ProgressDisplay, Unit, format_time};
 use clap::Args;
@@ -17,7 +17,7 @@ use crate::{Failure, note, print, print_json};
 
 /// Options of `bornite data make`.
 #[derive(Args)]
-pub struct MakeOptions {
+pub struct DataMakeOptions {
     /// Number of distinct kernels; those that fail verification are excluded
     #[arg(long, value_name = "N", required_unless_present = "resume")]
     count: Option<u64>,
@@ -33,7 +33,8 @@ pub struct MakeOptions {
     /// Files per split [default: one per 100,000 rows]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// Generate part I of N of the shards (from 0), for jobs on several machines that share a folder
+    /// Generate part I of N of the shards (from 0), for jobs on several machines that share a
+    /// folder
     #[arg(long, value_name = "I/N", value_parser = part)]
     shard: Option<JobPart>,
     /// Verification level: types, compile (NVRTC), run (checking interpreter) or gpu [default: run]
@@ -51,8 +52,8 @@ pub struct MakeOptions {
     /// Add an incorrect variant to rows: a typical bug, its line, and the interpreter's report
     #[arg(long)]
     faults: bool,
-    /// Add columns: ptx and sass (NVRTC), cuda-warp (the style of NVIDIA Warp's generated code), text (source
-    /// and CUDA in one, for `bornite train`)
+    /// Add columns: ptx and sass (NVRTC), cuda-warp (the style of NVIDIA Warp's generated code),
+    /// text (source and CUDA in one, for `bornite train`)
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     with: Vec<String>,
     /// Write JSON to stdout
@@ -66,7 +67,7 @@ fn part(text: &str) -> Result<JobPart, String> {
     Ok(JobPart { index: number, count: of })
 }
 
-impl MakeOptions {
+impl DataMakeOptions {
     /// Settings of the options, over those of the folder or the defaults.
     fn settings(&self, place: &DatasetDir) -> Result<Option<DatasetSettings>, Error> {
         let existing = if self.resume { files::settings(place)? } else { None };
@@ -93,7 +94,7 @@ impl MakeOptions {
     }
 }
 
-pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
+pub fn run(options: &DataMakeOptions) -> Result<ExitCode, Failure> {
     if options.count == Some(0) {
         return Err(Error::InvalidRequest("--count must be at least 1; found 0".into()).into());
     }
@@ -102,7 +103,7 @@ pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
     let place = DatasetDir::new(&options.out);
     let settings = options.settings(&place)?;
     let stopped = format!("interrupted; resume with: bornite data make --resume --out {}", options.out.display());
-    let job = MakeJob {
+    let job = MakeOptions {
         settings,
         resume: options.resume,
         part: options.shard,
@@ -131,7 +132,7 @@ pub fn run(options: &MakeOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_report(made: &MakeOutcome, options: &MakeOptions, time: Duration) -> Result<(), Failure> {
+fn print_report(made: &MakeOutcome, options: &DataMakeOptions, time: Duration) -> Result<(), Failure> {
     for shard in &made.damaged {
         note(&format!("shard {shard} was damaged and has been regenerated"));
     }
@@ -143,7 +144,7 @@ fn print_report(made: &MakeOutcome, options: &MakeOptions, time: Duration) -> Re
         print_json(&json!({
             "out": options.out, "rows": rows, "rejected": rejected, "bytes": bytes, "shards": made.shards.len(),
             "seconds": time.as_secs_f64(), "finished": manifest.is_some(), "set_hash": manifest.map(|manifest| manifest.set_hash),
-            "candidates": manifest.map(|manifest| manifest.reached), "made_again": made.damaged,
+            "candidates": manifest.map(|manifest| manifest.candidate_counts), "made_again": made.damaged,
         }))?;
         return Ok(());
     }
@@ -155,13 +156,13 @@ fn print_report(made: &MakeOutcome, options: &MakeOptions, time: Duration) -> Re
     text.push('\n');
     match &made.manifest {
         Some(manifest) => {
-            let reached = &manifest.reached;
+            let reached = &manifest.candidate_counts;
             text += &format!(
                 "excluded from {} candidates: {} duplicates, {} near duplicates, {} similar to rows of another split\nset hash {}\nreport: {}\n",
                 reached.candidates,
                 reached.duplicates,
-                reached.near,
-                reached.between,
+                reached.near_duplicates,
+                reached.split_conflicts,
                 manifest.set_hash,
                 options.out.join("report.html").display()
             );

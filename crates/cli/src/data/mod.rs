@@ -20,8 +20,9 @@ use crate::Failure;
 #[derive(Subcommand)]
 pub enum DataCommand {
     /// Generate a dataset of verified kernels, or resume one
-    Make(Box<make::MakeOptions>),
-    /// Verify a dataset: checksums, and every row generated and checked again; or the structure of third-party pairs
+    Make(Box<make::DataMakeOptions>),
+    /// Verify a dataset: checksums, and every row generated and checked again; or the structure of
+    /// third-party pairs
     Verify {
         /// Folder of a dataset, or of pairs as JSON files
         #[arg(value_name = "DIR")]
@@ -68,8 +69,8 @@ pub enum DataCommand {
     CompileWorker,
     /// Create rows from your own kernels: checked, with CUDA C++, C++ and IR
     Ingest {
-        /// Python-syntax files in the dialect of NVIDIA Warp; comments such as '# given: bins = 10' in a kernel
-        /// specify its arguments
+        /// Python-syntax files in the dialect of NVIDIA Warp; comments such as '# given: bins = 10'
+        /// in a kernel specify its arguments
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Folder of the dataset to write [default: report only]

@@ -19,7 +19,7 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
         print_json(&manifest.stats())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (counts, reached, settings) = (manifest.counts(), &manifest.reached, &manifest.settings);
+    let (counts, reached, settings) = (manifest.counts(), &manifest.candidate_counts, &manifest.settings);
     let bytes: u64 = manifest.shards.iter().flat_map(|shard| &shard.files).map(|file| file.bytes).sum();
     let mut text = format!(
         "{} rows, {:.1} MB, {} shards of {}; seed {}, checked at {}\n",
@@ -36,9 +36,9 @@ pub fn run(folder: &Path, as_table: bool, json: bool) -> Result<ExitCode, Failur
         reached.candidates,
         reached.distinct,
         reached.duplicates,
-        reached.near,
-        reached.between,
-        reached.unmade,
+        reached.near_duplicates,
+        reached.split_conflicts,
+        reached.unsupported,
         reached.structures
     );
     text += &format!("set hash {}\n", manifest.set_hash);

@@ -1,8 +1,9 @@
 //! Token layout of prompts.
 //!
-//! In runs of the demo, sources are padded to one length, so that all bodies begin at the same position and
-//! corresponding tokens have similar distances in all pairs. The first hundred training steps suggested that this is
-//! easier to learn; it was not measured in isolation. Other runs use prompts unchanged.
+//! In runs of the demo, sources are padded to one length, so that all bodies begin at the same
+//! position and corresponding tokens have similar distances in all pairs. The first hundred
+//! training steps suggested that this is easier to learn; it was not measured in isolation. Other
+//! runs use prompts unchanged.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! Trains a vocabulary and a small GPT on pairs within a time budget.
 //!
-//! A row of a batch is one pair: source and marker, which are excluded from the loss, and the body. The learning rate
-//! follows the elapsed time, so a busy machine makes fewer steps and finishes at the same time.
+//! A row of a batch is one pair: source and marker, which are excluded from the loss, and the body.
+//! The learning rate follows the elapsed time, so a busy machine makes fewer steps and finishes at
+//! the same time.
 
 use std::io::BufRead;
 use std::path::Path;
@@ -111,8 +112,8 @@ struct TokenizedPairs {
     length: usize,
 }
 
-/// The 98th percentile of lengths, rounded up to a multiple of [`ALIGNMENT`], so that rows are not padded to the
-/// longest pair.
+/// The 98th percentile of lengths, rounded up to a multiple of [`ALIGNMENT`], so that rows are not
+/// padded to the longest pair.
 fn padded_length(lengths: impl Iterator<Item = usize>) -> usize {
     let mut lengths: Vec<usize> = lengths.collect();
     lengths.sort_unstable();

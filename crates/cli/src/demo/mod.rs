@@ -1,4 +1,5 @@
-//! `bornite demo`: finds a race without a GPU, generates verified kernels, trains a GPT on them and checks its output.
+//! `bornite demo`: finds a race without a GPU, generates verified kernels, trains a GPT on them and
+//! checks its output.
 
 pub mod layout;
 mod learn;
@@ -27,7 +28,8 @@ pub struct DemoOptions {
     /// Number of training pairs [default: 10000 on a CPU, 300000 on a GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=20_000_000))]
     pairs: Option<u64>,
-    /// Maximum length of a pair in bytes; shorter pairs are easier [default: 190 on a CPU, 300 on a GPU]
+    /// Maximum length of a pair in bytes; shorter pairs are easier [default: 190 on a CPU, 300 on a
+    /// GPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(120..=300))]
     longest: Option<u64>,
     /// Model size: 1m, 2m, 8m, 30m or 85m parameters [default: 1m on a CPU, 30m on a GPU]

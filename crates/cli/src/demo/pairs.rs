@@ -1,7 +1,7 @@
 //! Generates verified training and held-out pairs on all cores.
 //!
-//! The pairs depend only on the seed and the count. A cluster of near duplicates is entirely in the training set or
-//! entirely held out.
+//! The pairs depend only on the seed and the count. A cluster of near duplicates is entirely in the
+//! training set or entirely held out.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -28,7 +28,8 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Indices per parallel batch.
 const CHUNK: u64 = 16_384;
-/// One cluster in this many is held out; fewer for large sets, since every pair is compared with all held-out pairs.
+/// One cluster in this many is held out; fewer for large sets, since every pair is compared with
+/// all held-out pairs.
 const HELD_OUT_ONE_IN: u64 = 25;
 const MAX_HELD_OUT: u64 = 4_000;
 /// Indices without a new pair after which generation gives up.
@@ -127,8 +128,8 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Pai
     Ok(made)
 }
 
-/// Up to `max` pairs that a run was not trained on, evenly spread: the held-out pairs of a folder of `bornite demo`,
-/// or the rows of a dataset split.
+/// Up to `max` pairs that a run was not trained on, evenly spread: the held-out pairs of a folder
+/// of `bornite demo`, or the rows of a dataset split.
 pub fn held_out_pairs(folder: &Path, max: usize, split: &str) -> Result<Vec<TaskPair>, Failure> {
     let is_dataset = folder.join("manifest.json").is_file() || folder.join(".making").is_dir();
     let (path, keys) = if is_dataset {

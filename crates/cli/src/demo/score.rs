@@ -1,4 +1,5 @@
-//! Scores the answers of a model to held-out pairs: parsed, compiled if NVRTC is present, executed against the source.
+//! Scores the answers of a model to held-out pairs: parsed, compiled if NVRTC is present, executed
+//! against the source.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -97,8 +98,8 @@ impl Scores {
         let example = |found: Option<(&TaskPair, &Answer)>| {
             found.map(|(pair, answer)| {
                 json!({
-                    "source": pair.prompt, "cuda": pair.kernel(&answer.body), "judgement": answer.verdict.name(),
-                    "verdict": answer.verdict.to_string(),
+                    "source": pair.prompt, "cuda": pair.kernel(&answer.body), "verdict": answer.verdict.name(),
+                    "details": answer.verdict.to_string(),
                 })
             })
         };
@@ -181,8 +182,8 @@ pub fn score(
     Ok(Scores { tried, compiled, writing_s, judging_s: start.elapsed().as_secs_f64(), tokens })
 }
 
-/// Compiles the answers that parse; returns false if NVRTC is missing. Runs in worker processes, since generated code
-/// may crash or hang a compiler.
+/// Compiles the answers that parse; returns false if NVRTC is missing. Runs in worker processes,
+/// since generated code may crash or hang a compiler.
 fn compile(judged: &mut [Vec<(Answer, Row)>]) -> Result<bool, Failure> {
     if bornite_cuda::nvrtc_version().is_err() {
         return Ok(false);
@@ -225,7 +226,8 @@ fn pairs_in_context(
     Ok(pairs)
 }
 
-/// Generates the answers to each pair; the first is greedy, the others are sampled. Also returns the token count.
+/// Generates the answers to each pair; the first is greedy, the others are sampled. Also returns
+/// the token count.
 fn generate_answers(
     trained: &TrainedModel,
     layout: &PromptLayout,

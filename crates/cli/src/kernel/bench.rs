@@ -72,8 +72,8 @@ fn subject(options: &KernelBenchOptions) -> Result<Subject, Failure> {
     Ok(Subject { kernel, shape: shape.into(), flops: None })
 }
 
-/// Argument sets of a kernel. Arrays that it reads hold 0 to 6 if they are integers, which may be indices, and
-/// deterministic values in [-1, 1) if they are floats.
+/// Argument sets of a kernel. Arrays that it reads hold 0 to 6 if they are integers, which may be
+/// indices, and deterministic values in [-1, 1) if they are floats.
 pub fn filled(
     kernel: &Kernel,
     values: &[Vec<Value>],

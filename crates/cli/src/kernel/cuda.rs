@@ -22,15 +22,15 @@ pub struct LaunchOptions {
     /// Threads per block, such as 256 or 16x16 (CUDA C++ files)
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     block: Option<Dim3>,
-    /// Launch dimensions. Python syntax: one to four sizes, such as 1024 or 32x32. CUDA C++: the number
-    /// of threads, instead of --grid, in blocks of 256 or of --block
+    /// Launch dimensions. Python syntax: one to four sizes, such as 1024 or 32x32. CUDA C++: the
+    /// number of threads, instead of --grid, in blocks of 256 or of --block
     #[arg(long, value_name = "SIZES", value_parser = super::source::shape, conflicts_with = "grid")]
     pub dim: Option<Shape>,
     /// Dynamic shared memory per block, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     shared: u64,
-    /// Argument of a parameter: n=1000, a=2.5, v=1,2,3, or for an array x=randn:1024 or x=randn:32x32
-    /// (also rand, zeros, ones, range)
+    /// Argument of a parameter: n=1000, a=2.5, v=1,2,3, or for an array x=randn:1024 or
+    /// x=randn:32x32 (also rand, zeros, ones, range)
     #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = parse_arg)]
     args: Vec<ArgSpec>,
 }
@@ -121,8 +121,8 @@ impl LaunchOptions {
         request
     }
 
-    /// Lowers a kernel to be emitted; the second result is a comment that lists what it is specialized for.
-    /// Arrays may have any length.
+    /// Lowers a kernel to be emitted; the second result is a comment that lists what it is
+    /// specialized for. Arrays may have any length.
     pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<(Kernel, String), Failure> {
         let module = CudaModule::parse(&file.to_string_lossy(), &read(file)?)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
@@ -233,9 +233,9 @@ impl LaunchOptions {
         Ok(Job { kernel, values, memory, origin })
     }
 
-    /// Value of a size parameter without an argument, by the name that `kernel emit` gives it: `x_shape0` and
-    /// `x_stride0` of an array argument, `launch_count` and `launch_dim0` of the launch. The options that run a
-    /// Python-syntax kernel therefore also run its emitted text.
+    /// Value of a size parameter without an argument, by the name that `kernel emit` gives it:
+    /// `x_shape0` and `x_stride0` of an array argument, `launch_count` and `launch_dim0` of the
+    /// launch. The options that run a Python-syntax kernel therefore also run its emitted text.
     fn size(&self, name: &str) -> Option<i64> {
         let (of, what) = name.rsplit_once('_')?;
         let (sizes, what) = match of {

@@ -1,4 +1,5 @@
-//! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and kernel files.
+//! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and
+//! kernel files.
 
 mod argument;
 mod bench;

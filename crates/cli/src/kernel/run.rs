@@ -21,8 +21,8 @@ pub struct RunOutcome {
 pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
     let dims = kernel.params.iter().flat_map(|p| p.dims.iter().flat_map(|dim| [dim.extent, dim.stride]));
     let count = match kernel.launch {
-        bornite::ir::Launch::ParallelFor { count } => Some(count),
-        bornite::ir::Launch::Blocks { .. } => None,
+        bornite::ir::LaunchMode::ParallelFor { count } => Some(count),
+        bornite::ir::LaunchMode::Blocks { .. } => None,
     };
     let sizes: Vec<Extent> = dims.chain(count).collect();
     (kernel.values.iter().enumerate())

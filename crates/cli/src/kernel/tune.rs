@@ -1,4 +1,5 @@
-//! `bornite kernel tune`: finds the fastest tile size of a template, or kernel or block size of a file.
+//! `bornite kernel tune`: finds the fastest tile size of a template, or kernel or block size of a
+//! file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -92,7 +93,8 @@ pub fn run(options: &TuneOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tunes over kernels and block sizes of a file. Each candidate first runs with checks in the interpreter, which is the reference.
+/// Tunes over kernels and block sizes of a file. Each candidate first runs with checks in the
+/// interpreter, which is the reference.
 fn of_file(options: &TuneOptions, file: &Path, device: Device, tuner: &Tuner) -> Result<TuningResult, Failure> {
     let names: Vec<Option<&str>> = match options.kernel.is_empty() {
         true => vec![None],
@@ -177,8 +179,8 @@ fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner)
     Ok(found)
 }
 
-/// Compares a candidate with the interpreter at a small size; at full size the interpreter would take too long,
-/// and the candidates are compared with each other.
+/// Compares a candidate with the interpreter at a small size; at full size the interpreter would
+/// take too long, and the candidates are compared with each other.
 fn check_small(template: &KernelTemplate, dtype: Scalar, tile: u32, device: Device) -> Result<(), Failure> {
     let Device::Cuda(_) = device else { return Ok(()) };
     let kernel = template.kernel(dtype, None, Some(tile))?;

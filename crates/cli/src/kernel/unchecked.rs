@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use bornite::Device;
 use bornite::ir::{Scalar, Value, load_scalar, store_scalar};
-use bornite_cuda::{Buffer, Function, LaunchConfig};
+use bornite_cuda::{Buffer, KernelFunction, LaunchConfig};
 use bornite_lang::Errors;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, js
         }
     }
     let sizes: Vec<usize> = params.iter().map(Vec::len).collect();
-    let function = Function::load(&device, &cubin, name, 0, sizes)?;
+    let function = KernelFunction::load(&device, &cubin, name, 0, sizes)?;
     let mut geometry = LaunchConfig::new(grid, block);
     geometry.shared_bytes = launch.shared_bytes().try_into().unwrap_or(u32::MAX);
     launch_unchecked(&function, &geometry, &params)?;
@@ -57,7 +57,7 @@ pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, js
 
 /// Launches with arguments in the order of the command line.
 #[allow(unsafe_code)]
-fn launch_unchecked(function: &Function, geometry: &LaunchConfig, params: &[Vec<u8>]) -> Result<(), Failure> {
+fn launch_unchecked(function: &KernelFunction, geometry: &LaunchConfig, params: &[Vec<u8>]) -> Result<(), Failure> {
     // SAFETY: not known to be safe. The user requested an unchecked kernel and was warned; accesses beyond its
     // buffers are the responsibility of its author, in a process that does nothing else.
     unsafe { function.launch_with(geometry, None, &[], params)? };
@@ -79,7 +79,8 @@ fn show(file: &Path, name: &str, outputs: &[(&str, Scalar, Vec<Value>)], json: b
     Ok(ExitCode::SUCCESS)
 }
 
-/// Type of an argument: as written, else float for arrays and numbers with a decimal point, int otherwise.
+/// Type of an argument: as written, else float for arrays and numbers with a decimal point, int
+/// otherwise.
 fn scalar_of(arg: &ArgSpec) -> Scalar {
     let integers = |all: &[NumberLiteral]| all.iter().all(|number| matches!(number, NumberLiteral::Int(_)));
     arg.dtype.unwrap_or(match &arg.value {
@@ -112,8 +113,8 @@ fn first_values(bytes: &[u8], scalar: Scalar) -> Vec<Value> {
     (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| load_scalar(&words, n * scalar.bytes(), scalar)).collect()
 }
 
-/// The source with `extern "C"` kernels, so that their names are not mangled, and without host headers, which
-/// NVRTC does not need.
+/// The source with `extern "C"` kernels, so that their names are not mangled, and without host
+/// headers, which NVRTC does not need.
 fn with_plain_names(text: &str) -> String {
     let host = ["cuda_runtime", "stdio", "cstdio", "stdlib", "cstdlib", "math.h", "cmath", "stdint", "cstdint"];
     let line = |line: &str| {

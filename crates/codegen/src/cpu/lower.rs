@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bornite_ir::{
-    Builtin, Code, Components, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, Launch, Op, Scalar, Stmt, Value,
+    Builtin, Code, Components, Emit, EmitBits, Expr, ExprId, FunctionId, Kernel, LaunchMode, Op, Scalar, Stmt, Value,
 };
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
@@ -368,7 +368,7 @@ impl<'k> Lowering<'k, '_> {
     /// Returns a built-in variable of a block kernel; instances are numbered thread by thread, x
     /// fastest.
     fn builtin(&mut self, builtin: Builtin) -> ir::Value {
-        let Launch::Blocks { grid, block } = self.kernel.launch else { return self.index };
+        let LaunchMode::Blocks { grid, block } = self.kernel.launch else { return self.index };
         let threads: i64 = block.iter().map(|&n| n as i64).product();
         let (axis, sizes) = match builtin {
             Builtin::Thread(axis) | Builtin::BlockSize(axis) => (axis as usize, block),

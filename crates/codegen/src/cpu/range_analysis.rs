@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Args, Dim, Expr, ExprId, Extent, IntRange, Kernel, Launch, Op, Scalar, Stmt, View};
+use bornite_ir::{Args, Dim, Expr, ExprId, Extent, IntRange, Kernel, LaunchMode, Op, Scalar, Stmt, View};
 
 /// Result of the analysis.
 pub(super) struct RangeAnalysis {
@@ -120,7 +120,7 @@ impl Analyzer<'_> {
         match self.kernel.code.expr(id) {
             Expr::Const(value) if value.scalar().is_int() => Some(IntRange::exactly(*value)),
             Expr::Index => match self.kernel.launch {
-                Launch::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
+                LaunchMode::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
                 _ => Some(IntRange::of_type(self.kernel.index).below()),
             },
             _ => self.ranges.exprs[id.0 as usize],
@@ -178,7 +178,7 @@ impl Analyzer<'_> {
 
     fn is_in_bounds(&self, index: ExprId, dim: &Dim, reach: i128) -> bool {
         // The instance's own index into a view with one element per instance.
-        let Launch::ParallelFor { count } = self.kernel.launch else { return self.is_within(index, dim, reach) };
+        let LaunchMode::ParallelFor { count } = self.kernel.launch else { return self.is_within(index, dim, reach) };
         let own = matches!(self.kernel.code.expr(index), Expr::Index) && reach == 0;
         own && dim.extent == count || self.is_within(index, dim, reach)
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{Access, Expr, Extent, Function, Kernel, Launch, Scalar, SharedId, Stmt, Type, View};
+use bornite_ir::{Access, Expr, Extent, Function, Kernel, LaunchMode, Scalar, SharedId, Stmt, Type, View};
 
 use super::syntax::c_type;
 use super::{Dialect, Printer, names};
@@ -68,11 +68,11 @@ impl<'k> Printer<'k> {
             return self.print_loop_kernel(&name, &params);
         }
         let threads = match kernel.launch {
-            Launch::ParallelFor { .. } => THREADS_PER_BLOCK,
-            Launch::Blocks { block, .. } => block.iter().product(),
+            LaunchMode::ParallelFor { .. } => THREADS_PER_BLOCK,
+            LaunchMode::Blocks { block, .. } => block.iter().product(),
         };
         let mut text = format!("extern \"C\" __global__ void __launch_bounds__({threads})\n{name}({params}) {{\n");
-        if let Launch::ParallelFor { count } = kernel.launch {
+        if let LaunchMode::ParallelFor { count } = kernel.launch {
             // Unsigned, so that incrementing past the end cannot overflow: the grid exceeds the
             // count by less than one block.
             let (counter, suffix) =
@@ -144,10 +144,10 @@ impl<'k> Printer<'k> {
         let mut text = format!("extern \"C\" void {name}({params}) {{\n");
         let returns = kernel.code.any(&|stmt| matches!(stmt, Stmt::Return(_)));
         let (count, coordinates) = match kernel.launch {
-            Launch::ParallelFor { count } => {
+            LaunchMode::ParallelFor { count } => {
                 (self.extent(count), format!("        const {0} index = ({0})task_index;\n", c_type(kernel.index)))
             }
-            Launch::Blocks { grid, block } => {
+            LaunchMode::Blocks { grid, block } => {
                 let split = |of: [u32; 3], from: &str| {
                     let [x, y, _] = of.map(|n| n.max(1));
                     let (plane, row) = (x as u64 * y as u64, x);

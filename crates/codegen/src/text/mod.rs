@@ -9,7 +9,7 @@ mod options;
 mod syntax;
 
 use bornite_ir::{
-    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, IntRange, Kernel, Launch, LocalId, Op,
+    AlgebraOp, Args, Axis, Check, Code, Expr, ExprId, Extent, FunctionId, IntRange, Kernel, LaunchMode, LocalId, Op,
     OpKind, Scalar, Scope, Shuffle, Stmt, Type, Value, View, Vote,
 };
 
@@ -304,7 +304,7 @@ impl<'k> Printer<'k> {
             Expr::Const(value) => Term::constant(*value),
             Expr::Index => {
                 let range = match self.kernel.launch {
-                    Launch::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
+                    LaunchMode::ParallelFor { count: Extent::Const(n) } => Some(IntRange::up_to(n - 1)),
                     _ => None,
                 };
                 Term::new("index", ty).within(range)
@@ -349,7 +349,8 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// Prints a vector or matrix component by component with `component`; a scalar has one component.
+    /// Prints a vector or matrix component by component with `component`; a scalar has one
+    /// component.
     fn componentwise(&mut self, ty: Type, component: impl Fn(&mut Self, usize) -> String) -> String {
         let Some(scalar) = ty.element().filter(|_| ty.as_scalar().is_none()) else { return component(self, 0) };
         // Braced initializers reject components that C++ has promoted to int.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::{cpp, cuda};
 use bornite_ir::interp::ExecutionOrder;
-use bornite_ir::{Kernel, Launch};
+use bornite_ir::{Kernel, LaunchMode};
 
 use crate::calls::{firsts, interpreted, memory, results};
 use crate::generate::Case;
@@ -49,10 +49,10 @@ fn embedded(kernel: &Kernel, dialect: Dialect) -> String {
 fn driver(case: &Case, kernel: &Kernel, name: &str, dialect: Dialect) -> String {
     let count = kernel.launch.count(&firsts(case));
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => {
+        LaunchMode::ParallelFor { .. } => {
             ([count.div_ceil(cuda::THREADS_PER_BLOCK as u64) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1])
         }
-        Launch::Blocks { grid, block } => (grid, block),
+        LaunchMode::Blocks { grid, block } => (grid, block),
     };
     let mut text = format!("static void run_{name}(FILE* in, FILE* out) {{\n    using namespace {name};\n");
     let (mut args, mut writes) = (vec![], String::new());

@@ -15,9 +15,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use bornite_bench::peer::Peer;
-use bornite_bench::{Config, Machine, Measurement, Report, Row, measure};
+use bornite_bench::{Config, Machine, Measurement, BenchReport, BenchRow, measure};
 use bornite_cuda::pool::{DriverBacking, Tag};
-use bornite_cuda::{Buffer, Device, Function, Graph, LaunchConfig, PinnedBuffer, PreparedLaunch, Stream};
+use bornite_cuda::{Buffer, Device, KernelFunction, Graph, LaunchConfig, PinnedBuffer, PreparedFunction, Stream};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -32,7 +32,7 @@ const COPY_BYTES: usize = 256 << 20;
 struct Bench {
     device: Arc<Device>,
     config: Config,
-    report: Report,
+    report: BenchReport,
 }
 
 /// A comparison of two rows: ours, the baseline, and the maximum ratio, if there is a limit.
@@ -47,7 +47,7 @@ impl Bench {
     fn row(&mut self, name: impl Into<String>, measured: Measurement) -> f64 {
         let name = name.into();
         eprintln!("{name}: {:.6} ms", measured.median_ms);
-        self.report.rows.push(Row::new(name, format!("cuda:{}", self.device.info().ordinal), measured));
+        self.report.rows.push(BenchRow::new(name, format!("cuda:{}", self.device.info().ordinal), measured));
         measured.median_ms
     }
 
@@ -69,7 +69,7 @@ impl Bench {
     }
 
     /// The same launch in a loop: prepared, plain and bare.
-    fn launches(&mut self, launch: &PreparedLaunch, word: &Buffer) -> Outcome<Claim> {
+    fn launches(&mut self, launch: &PreparedFunction, word: &Buffer) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
@@ -91,7 +91,7 @@ impl Bench {
         })
     }
 
-    fn graphs(&mut self, launch: &PreparedLaunch, word: &Arc<Buffer>) -> Outcome<Claim> {
+    fn graphs(&mut self, launch: &PreparedFunction, word: &Arc<Buffer>) -> Outcome<Claim> {
         let device = self.device.clone();
         let function = launch.function().clone();
         let synchronize = || -> Outcome { Ok(device.synchronize()?) };
@@ -172,12 +172,12 @@ fn main() -> Outcome {
             return Ok(());
         }
     };
-    let report = Report::new(Machine::detect(vec![device.info().name.clone()]), config);
+    let report = BenchReport::new(Machine::detect(vec![device.info().name.clone()]), config);
     let mut bench = Bench { device: device.clone(), config, report };
     bench.pool()?;
 
     let cubin = bornite_cuda::compile("tiny", TINY, &device.info().arch())?;
-    let function = Arc::new(Function::load(&device, &cubin, "tiny", 1, vec![4, 4])?);
+    let function = Arc::new(KernelFunction::load(&device, &cubin, "tiny", 1, vec![4, 4])?);
     let word = Arc::new(Buffer::new(&device, 4)?);
     word.upload(&[1, 0, 0, 0])?;
     let launch_config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-use bornite_cuda::{Buffer, Cache, Cubin, Device, EXACT_OPTIONS, Function, compile_cached};
+use bornite_cuda::{Buffer, Cache, Cubin, Device, EXACT_OPTIONS, KernelFunction, compile_cached};
 use bornite_support::cache::CacheSettings;
 use cudarc::driver::sys as cu;
 
@@ -32,7 +32,7 @@ fn ours(folder: &Path) -> Outcome {
     let cache = Cache::open(CacheSettings::in_folder(folder.join("cache")));
     let device = Device::open(0)?;
     let cubin = compile_cached(&cache, "tiny", TINY, &device.info().arch(), &EXACT_OPTIONS)?;
-    let function = Function::load(&device, &cubin, "tiny", 1, vec![4, 4])?;
+    let function = KernelFunction::load(&device, &cubin, "tiny", 1, vec![4, 4])?;
     let word = Buffer::new(&device, 4)?;
     let values = [3u32, 1].map(|value| value.to_ne_bytes().to_vec());
     // SAFETY: the kernel accesses only the one word.

@@ -80,7 +80,7 @@ pub(super) fn card(manifest: &DatasetManifest) -> String {
              independent evaluation of the source.\n"
         }
     };
-    let reached = &manifest.reached;
+    let reached = &manifest.candidate_counts;
     if ingested {
         let _ = writeln!(
             text,
@@ -99,9 +99,9 @@ pub(super) fn card(manifest: &DatasetManifest) -> String {
          structure.\n",
         reached.candidates,
         reached.duplicates,
-        reached.near,
-        reached.between,
-        reached.unmade,
+        reached.near_duplicates,
+        reached.split_conflicts,
+        reached.unsupported,
         counts.rejected.values().sum::<u64>(),
         reached.structures,
         reached.distinct

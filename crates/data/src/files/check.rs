@@ -254,7 +254,7 @@ impl DatasetChecker<'_> {
 
     /// True if the compiler failed on the row when the dataset was generated.
     fn compiler_failed(&self, record: &RowRecord) -> bool {
-        self.dataset.manifest.shards.iter().flat_map(|shard| &shard.lost).any(|lost| lost.id == record.text("id"))
+        self.dataset.manifest.shards.iter().flat_map(|shard| &shard.compiler_failures).any(|lost| lost.id == record.text("id"))
     }
 
     /// Checks that a row is distinct and in the split of its cluster.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::RowRecord;
 use crate::coverage::OpTypePair;
@@ -35,6 +35,7 @@ pub struct Counts {
     /// Incorrect variants per kind of bug.
     pub faults: Tally,
     /// Rejected rows per reason.
+    #[serde(deserialize_with = "rejection_counts")]
     pub rejected: Tally,
 }
 
@@ -99,4 +100,30 @@ impl Counts {
             tally.iter().for_each(|(name, more)| count(mine, name, *more));
         }
     }
+}
+
+/// Names of rejections in older datasets, and their present ones.
+const RETIRED_REJECTIONS: [(&str, &str); 12] = [
+    ("text", "cuda"),
+    ("source", "python"),
+    ("blunt", "loose_bound"),
+    ("constant", "constant_output"),
+    ("unused", "unused_input"),
+    ("dead", "dead_code"),
+    ("report", "fault"),
+    ("differs", "mismatch"),
+    ("compiler_died", "compiler_crashed"),
+    ("compiler_hung", "compiler_timeout"),
+    ("compiler_memory", "compiler_out_of_memory"),
+    ("compiler_garbage", "compiler_invalid_response"),
+];
+
+/// Reads counts of rejections; retired names become the present ones.
+fn rejection_counts<'de, D: Deserializer<'de>>(input: D) -> Result<Tally, D::Error> {
+    let mut counts = Tally::new();
+    for (name, count) in Tally::deserialize(input)? {
+        let present = RETIRED_REJECTIONS.iter().find(|(retired, _)| *retired == name).map_or(&name[..], |(_, new)| new);
+        *counts.entry(present.into()).or_default() += count;
+    }
+    Ok(counts)
 }

@@ -60,11 +60,12 @@ pub fn coverage(manifest: &DatasetManifest) -> String {
         return "No operations were counted in this dataset.\n".into();
     }
     let mut text = format!(
-        "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, generator {}, verified \
-         at `{}`, set hash\n`{}`. Written by `bornite data stats DIR --coverage`.\n\nAn operation of a vector or matrix \
-         counts as such, not as an operation on its components. `where` counts by the values it selects from,\n`cast` by the type it \
-         converts from, `call` by its arguments, atomic updates by the element type, random numbers by the type drawn, and\n\
-         block-cooperative operations (`warp_scan`, …) by the elements that the kernel writes. Types without operations are omitted.\n\n",
+        "# Operations and types\n\nRows in which an operation has an operand of a type: {} rows of seed {}, \
+         generator {},\nverified at `{}`, set hash\n`{}`.\nWritten by `bornite data stats DIR \
+         --coverage`.\n\nAn operation of a vector or matrix counts as such, not as an operation on its \
+         components. `where`\ncounts by the values it selects from, `cast` by the type it converts from, `call` by its \
+         arguments,\natomic updates by the element type, random numbers by the type drawn, and block-cooperative\n\
+         operations (`warp_scan`, …) by the elements that the kernel writes. Types without operations are\nomitted.\n\n",
         counts.rows, settings.seed, settings.version, settings.level, manifest.set_hash
     );
     let _ = writeln!(text, "| | {} |\n|---|{}", table.types.join(" | "), "---:|".repeat(table.types.len()));

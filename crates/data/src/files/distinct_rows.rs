@@ -15,7 +15,7 @@ use crate::{Category, Row};
 /// Candidates without a new program after which generation gives up.
 const MAX_MISSES: u64 = 20_000;
 
-/// Candidates tried so far, by outcome.
+/// Candidates tried so far, by outcome. Aliases are names in older manifests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct CandidateCounts {
     /// Indices that were tried.
@@ -23,14 +23,16 @@ pub struct CandidateCounts {
     /// Distinct programs among them.
     pub distinct: u64,
     /// Rejected by the front end.
-    pub unmade: u64,
+    #[serde(alias = "unmade")]
+    pub unsupported: u64,
     /// Duplicates of an earlier program up to names and constants.
     pub duplicates: u64,
     /// Near duplicates of an earlier program.
-    pub near: u64,
+    #[serde(alias = "near")]
+    pub near_duplicates: u64,
     /// Similar to rows of two splits.
-    #[serde(default)]
-    pub between: u64,
+    #[serde(default, alias = "between")]
+    pub split_conflicts: u64,
     /// Distinct structures: names, constants, operators and functions ignored.
     pub structures: u64,
 }
@@ -97,7 +99,7 @@ impl DistinctRows {
             self.counts.candidates += 1;
             self.misses += 1;
             let Some((row, fingerprint)) = candidate else {
-                self.counts.unmade += 1;
+                self.counts.unsupported += 1;
                 continue;
             };
             let group = group(&row);
@@ -131,11 +133,11 @@ impl DistinctRows {
                 None
             }
             Admission::Near { .. } => {
-                self.counts.near += 1;
+                self.counts.near_duplicates += 1;
                 None
             }
             Admission::SplitConflict => {
-                self.counts.between += 1;
+                self.counts.split_conflicts += 1;
                 None
             }
         }

@@ -25,7 +25,8 @@ pub struct DatasetManifest {
     /// Hash of all rows, independent of shard count and format.
     pub set_hash: SetHash,
     /// Candidates tried and rejected.
-    pub reached: CandidateCounts,
+    #[serde(alias = "reached")]
+    pub candidate_counts: CandidateCounts,
     /// Shards in order, with all files and their checksums.
     pub shards: Vec<ShardRecord>,
 }
@@ -39,7 +40,7 @@ impl DatasetManifest {
             bornite: env!("CARGO_PKG_VERSION").into(),
             rows: shards.iter().map(|shard| shard.counts.rows).sum(),
             set_hash,
-            reached: shards.last().map(|shard| shard.reached).unwrap_or_default(),
+            candidate_counts: shards.last().map(|shard| shard.candidate_counts).unwrap_or_default(),
             shards,
         }
     }
@@ -73,7 +74,7 @@ impl DatasetManifest {
         if let Some(shard) = shards.iter().find(|shard| rows_in_files(shard) != shard.counts.rows as u128) {
             return Some(format!("the row counts of the files of shard {} do not add up to its total", shard.shard));
         }
-        if (recomputed.rows, recomputed.reached) != (self.rows, self.reached) || self.reached.distinct != settings.count
+        if (recomputed.rows, recomputed.candidate_counts) != (self.rows, self.candidate_counts) || self.candidate_counts.distinct != settings.count
         {
             return Some("the row or candidate counts do not match those of the shards".into());
         }
@@ -101,13 +102,13 @@ impl DatasetManifest {
             "rows": counts.rows,
             "set_hash": self.set_hash,
             "settings": self.settings,
-            "candidates": self.reached,
-            "unique_structures": self.reached.structures as f64 / self.reached.distinct.max(1) as f64,
+            "candidates": self.candidate_counts,
+            "unique_structures": self.candidate_counts.structures as f64 / self.candidate_counts.distinct.max(1) as f64,
             "seconds": self.shards.iter().map(|shard| shard.millis).sum::<u64>() as f64 / 1000.0,
             "mean_bytes": mean,
             "counts": counts,
             "op_types_below_100_rows": rare,
-            "compiler_lost_on": self.shards.iter().flat_map(|shard| &shard.lost).collect::<Vec<_>>(),
+            "compiler_failures": self.shards.iter().flat_map(|shard| &shard.compiler_failures).collect::<Vec<_>>(),
         })
     }
 }

@@ -119,7 +119,7 @@ fn coverage(counts: &Counts) -> String {
 /// Renders the report.
 pub(super) fn render(manifest: &DatasetManifest) -> String {
     let counts = manifest.counts();
-    let (settings, reached) = (&manifest.settings, &manifest.reached);
+    let (settings, reached) = (&manifest.settings, &manifest.candidate_counts);
     let mut text = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width,initial-scale=1\"><title>{0} verified kernels</title>\n<style>{STYLE}</style></head>\n\
@@ -136,9 +136,9 @@ pub(super) fn render(manifest: &DatasetManifest) -> String {
         settings.level,
         with_thousands_separators(reached.candidates),
         with_thousands_separators(reached.duplicates),
-        with_thousands_separators(reached.near),
-        with_thousands_separators(reached.between),
-        with_thousands_separators(reached.unmade),
+        with_thousands_separators(reached.near_duplicates),
+        with_thousands_separators(reached.split_conflicts),
+        with_thousands_separators(reached.unsupported),
         with_thousands_separators(counts.rejected.values().sum::<u64>()),
         with_thousands_separators(reached.structures),
         manifest.set_hash,

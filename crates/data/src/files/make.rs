@@ -300,7 +300,7 @@ fn skip_shard(
         && Sha256::digest(&bytes[32..])[..] == bytes[..32]
         && distinct_rows.counts.distinct == from
     {
-        distinct_rows.skip(&bytes[32..], record.reached);
+        distinct_rows.skip(&bytes[32..], record.candidate_counts);
         return Ok(());
     }
     while distinct_rows.counts.distinct < to {

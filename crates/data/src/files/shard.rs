@@ -40,9 +40,11 @@ pub struct RowFailure {
     /// Row id.
     pub id: String,
     /// Kind of failure, as in the statistics.
-    pub why: String,
+    #[serde(alias = "why")]
+    pub kind: String,
     /// Description of the failure.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub message: String,
 }
 
 /// Maximum number of compiler failures listed per shard; all are counted.
@@ -60,12 +62,13 @@ pub struct ShardRecord {
     /// Statistics of its rows.
     pub counts: Counts,
     /// Candidates tried up to the end of the shard.
-    pub reached: CandidateCounts,
+    #[serde(alias = "reached")]
+    pub candidate_counts: CandidateCounts,
     /// Time taken, in milliseconds.
     pub millis: u64,
     /// First rows on which the compiler failed.
-    #[serde(default)]
-    pub lost: Vec<RowFailure>,
+    #[serde(default, alias = "lost")]
+    pub compiler_failures: Vec<RowFailure>,
 }
 
 enum Sink {
@@ -110,7 +113,7 @@ pub(super) struct ShardWriter<'a> {
     files: Vec<FileRecord>,
     hash: SetHash,
     pub counts: Counts,
-    lost: Vec<RowFailure>,
+    compiler_failures: Vec<RowFailure>,
     started: Instant,
 }
 
@@ -139,24 +142,24 @@ impl<'a> ShardWriter<'a> {
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
-        Ok(ShardWriter { dir, settings, shard, open, files, hash, counts, lost: vec![], started: Instant::now() })
+        Ok(ShardWriter { dir, settings, shard, open, files, hash, counts, compiler_failures: vec![], started: Instant::now() })
     }
 
     /// Counts a rejected row.
     pub(super) fn reject(&mut self, id: String, why: &Rejection) {
         let reason = match why {
-            Rejection::Cuda(_) => "text",
-            Rejection::Python(_) => "source",
+            Rejection::Cuda(_) => "cuda",
+            Rejection::Python(_) => "python",
             Rejection::Undecided { .. } => "undecided",
             Rejection::Invalid(_) => "invalid",
-            Rejection::LooseBound { .. } => "blunt",
-            Rejection::ConstantOutput { .. } => "constant",
-            Rejection::UnusedInput { .. } => "unused",
-            Rejection::DeadCode(_) => "dead",
+            Rejection::LooseBound { .. } => "loose_bound",
+            Rejection::ConstantOutput { .. } => "constant_output",
+            Rejection::UnusedInput { .. } => "unused_input",
+            Rejection::DeadCode(_) => "dead_code",
             Rejection::Compile(_) => "compile",
             Rejection::CompilerFailure { kind, .. } => kind,
-            Rejection::Fault { .. } => "report",
-            Rejection::Mismatch { .. } => "differs",
+            Rejection::Fault { .. } => "fault",
+            Rejection::Mismatch { .. } => "mismatch",
         };
         self.counts.reject(reason);
         if let Rejection::CompilerFailure { kind, what } = why {
@@ -166,8 +169,8 @@ impl<'a> ShardWriter<'a> {
 
     /// Lists a row on which the compiler failed.
     pub(super) fn record_failure(&mut self, id: String, failure: &CodeFailure) {
-        if self.lost.len() < MAX_LISTED_FAILURES {
-            self.lost.push(RowFailure { id, why: failure.why.clone(), what: failure.what.clone() });
+        if self.compiler_failures.len() < MAX_LISTED_FAILURES {
+            self.compiler_failures.push(RowFailure { id, kind: failure.why.clone(), message: failure.what.clone() });
         }
     }
 
@@ -211,8 +214,8 @@ impl<'a> ShardWriter<'a> {
             let (bytes, sha256) = checksum(&self.dir.path(&path))?;
             self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
         }
-        let ShardWriter { shard, files, hash, counts, lost, started, .. } = self;
-        Ok(ShardRecord { shard, files, hash, counts, reached, millis: started.elapsed().as_millis() as u64, lost })
+        let ShardWriter { shard, files, hash, counts, compiler_failures: lost, started, .. } = self;
+        Ok(ShardRecord { shard, files, hash, counts, candidate_counts: reached, millis: started.elapsed().as_millis() as u64, compiler_failures: lost })
     }
 }
 

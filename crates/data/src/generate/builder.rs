@@ -6,7 +6,7 @@ use super::sample::{PathCondition, Values};
 use crate::Random;
 use crate::program::{
     ArrayFill, ArrayId, ArrayParam, Body, CudaForm, DirectStyle, ExprKind, FuncId, FunctionDef, Guard, Program,
-    ProgramExpr, ProgramStmt, ScalarType, SizeExpr, SizeParam, Ty, ValueParam, VarId, Variable,
+    ProgramExpr, ProgramStmt, ScalarType, SizeExpr, SizeParam, Ty, ProgramValueParam, VarId, Variable,
 };
 
 /// A program under construction.
@@ -95,7 +95,7 @@ impl ProgramBuilder {
     /// Declares a scalar parameter.
     pub fn value(&mut self, name: &str, scalar: ScalarType, low: f64, high: f64) -> VarId {
         let var = self.variable(name, scalar, false);
-        self.program.values.push(ValueParam { var, range: (low, high) });
+        self.program.values.push(ProgramValueParam { var, range: (low, high) });
         var
     }
 

@@ -3,7 +3,7 @@
 
 use bornite_codegen::cuda;
 use bornite_ir::interp::{ExecutionOrder, InterpreterOptions, run_printing};
-use bornite_ir::{Arg, Extent, FaultKind, Kernel, Launch, Scalar, Stmt, Value, load_scalar, store_scalar};
+use bornite_ir::{Arg, Extent, FaultKind, Kernel, LaunchMode, Scalar, Stmt, Value, load_scalar, store_scalar};
 use bornite_lang::cuda::CudaModule;
 use bornite_lang::{LaunchRequest, Lowered, ParamRef};
 
@@ -202,7 +202,7 @@ impl CudaText {
                 set(open.stride, sized.stride.resolve(&[]));
             }
         }
-        if let Launch::ParallelFor { count: open } = self.open.launch {
+        if let LaunchMode::ParallelFor { count: open } = self.open.launch {
             set(open, count as i64);
         }
         // Values that are neither array sizes nor the source's are extents of the launch.

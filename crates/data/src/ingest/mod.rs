@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use bornite_codegen::{cpp, cuda};
-use bornite_ir::{Kernel, Launch, Scalar, Type};
+use bornite_ir::{Kernel, LaunchMode, Scalar, Type};
 use bornite_lang::python::{PythonKernelInfo, PythonModule};
 use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef};
 
@@ -179,8 +179,8 @@ fn check_kernel(kernel: &Declaration<'_>, source: &str) -> Result<KernelTexts, S
 fn parse_back(kernel: &Kernel, text: &str) -> Result<Kernel, String> {
     let module = bornite_lang::cuda::CudaModule::parse("kernel.cu", text).map_err(first_message)?;
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
-        Launch::Blocks { grid, block } => (grid, block),
+        LaunchMode::ParallelFor { .. } => ([1; 3], [1; 3]),
+        LaunchMode::Blocks { grid, block } => (grid, block),
     };
     let mut request = LaunchRequest::new(grid, block);
     (request.index_type, request.round_trip) = (Some(kernel.index), true);

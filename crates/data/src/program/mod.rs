@@ -273,7 +273,7 @@ pub struct ArrayParam {
 
 /// A scalar parameter other than a size: one of the body's first variables.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ValueParam {
+pub struct ProgramValueParam {
     /// The variable.
     pub var: VarId,
     /// Range of values: floats, or integers with both bounds included.
@@ -307,7 +307,7 @@ pub struct Program {
     /// Array parameters.
     pub arrays: Vec<ArrayParam>,
     /// Scalar parameters.
-    pub values: Vec<ValueParam>,
+    pub values: Vec<ProgramValueParam>,
     /// Size parameters.
     pub sizes: Vec<SizeParam>,
     /// Body of the kernel. Its parameters are scalar parameters and sizes.

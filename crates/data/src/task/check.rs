@@ -62,10 +62,10 @@ impl AnswerVerdict {
     /// Name in reports.
     pub fn name(&self) -> &'static str {
         match self {
-            AnswerVerdict::Invalid(_) => "unread",
-            AnswerVerdict::NotCompiled(_) => "uncompiled",
-            AnswerVerdict::Incorrect(_) => "wrong",
-            AnswerVerdict::Correct => "right",
+            AnswerVerdict::Invalid(_) => "invalid",
+            AnswerVerdict::NotCompiled(_) => "not_compiled",
+            AnswerVerdict::Incorrect(_) => "incorrect",
+            AnswerVerdict::Correct => "correct",
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct CompiledCode {
 /// Reason why compilation or disassembly produced no output for valid source.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CodeFailure {
-    /// Kind of failure: `compiler_died`, `disassembler`, …
+    /// Kind of failure: `compiler_crashed`, `disassembler`, …
     pub why: String,
     /// Description of the failure.
     pub what: String,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite_cuda::{Buffer, Device, Error, Function, LaunchConfig};
+use bornite_cuda::{Buffer, Device, Error, KernelFunction, LaunchConfig};
 
 use super::compile::{symbol, to_machine_code};
 use super::run::{self, TestCase};
@@ -50,7 +50,7 @@ fn check_as(rows: &[&Row], device: &Arc<Device>, optimized: bool) -> Result<Vec<
                 .map(|ty| ty.element().map_or(4, |scalar| scalar.bits() as usize / 8))
                 .collect();
             let name = symbol(number, row);
-            outcome[*n] = match Function::load(device, &batch.code, &name, program.arrays.len(), sizes) {
+            outcome[*n] = match KernelFunction::load(device, &batch.code, &name, program.arrays.len(), sizes) {
                 Ok(function) => launch_and_compare(row, &function, &cases)?,
                 // Other rows of the batch may load; a broken device shows in their launches.
                 Err(why) => Err(Rejection::Compile(format!("could not load kernel '{name}': {why}"))),
@@ -62,7 +62,7 @@ fn check_as(rows: &[&Row], device: &Arc<Device>, optimized: bool) -> Result<Vec<
 
 fn launch_and_compare(
     row: &Row,
-    function: &Function,
+    function: &KernelFunction,
     cases: &[TestCase],
 ) -> Result<Result<CheckStats, Rejection>, Error> {
     let program = &row.program;

@@ -54,10 +54,10 @@ enum WorkerFailure {
 impl WorkerFailure {
     fn into_rejection(self) -> Rejection {
         let (kind, what) = match self {
-            WorkerFailure::Died(how) => ("compiler_died", format!("the compiler process ended ({how})")),
-            WorkerFailure::Hung(after) => ("compiler_hung", format!("no answer within {} s", after.as_secs_f64())),
-            WorkerFailure::Memory(bytes) => ("compiler_memory", format!("the compiler used {} MB", bytes >> 20)),
-            WorkerFailure::Garbage(line) => ("compiler_garbage", format!("the worker answered '{line}'")),
+            WorkerFailure::Died(how) => ("compiler_crashed", format!("the compiler process ended ({how})")),
+            WorkerFailure::Hung(after) => ("compiler_timeout", format!("no answer within {} s", after.as_secs_f64())),
+            WorkerFailure::Memory(bytes) => ("compiler_out_of_memory", format!("the compiler used {} MB", bytes >> 20)),
+            WorkerFailure::Garbage(line) => ("compiler_invalid_response", format!("the worker answered '{line}'")),
         };
         Rejection::CompilerFailure { kind, what }
     }

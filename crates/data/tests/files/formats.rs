@@ -88,3 +88,32 @@ pub fn card_of_pairs_lists_their_keys() {
     }
     assert!(card.contains("--format seed-json") && card.contains("structure of each pair"), "{card}");
 }
+
+/// Manifests of earlier versions had other names for the counts of candidates and rejections.
+pub fn manifests_with_retired_names_are_read() {
+    let target = folder("retired");
+    let present = make_dataset(&target, &settings(40, 2)).manifest.unwrap();
+    let path = target.join("manifest.json");
+    let mut text = std::fs::read_to_string(&path).unwrap();
+    let rejected = "\"rejected\": {}";
+    assert!(text.contains(rejected), "rows at the level types are not rejected: {text}");
+    text = text.replace(rejected, "\"rejected\": {\"dead\": 2, \"dead_code\": 1, \"compiler_died\": 1, \"invalid\": 4}");
+    for (new, retired) in [
+        ("\"candidate_counts\"", "\"reached\""),
+        ("\"unsupported\"", "\"unmade\""),
+        ("\"near_duplicates\"", "\"near\""),
+        ("\"split_conflicts\"", "\"between\""),
+        ("\"compiler_failures\": []", "\"lost\": [{\"id\": \"a\", \"why\": \"compiler_died\", \"what\": \"signal\"}]"),
+    ] {
+        assert!(text.contains(new), "{new} is not in {text}");
+        text = text.replace(new, retired);
+    }
+    std::fs::write(&path, text).unwrap();
+    let read = Dataset::open(&target).unwrap().manifest;
+    assert_eq!((read.candidate_counts, read.set_hash), (present.candidate_counts, present.set_hash));
+    let shard = &read.shards[0];
+    let rejected = [("compiler_crashed", 1), ("dead_code", 3), ("invalid", 4)].map(|(name, n)| (name.to_owned(), n));
+    assert_eq!(shard.counts.rejected, rejected.into());
+    let failure = &shard.compiler_failures[0];
+    assert_eq!((&failure.kind[..], &failure.message[..]), ("compiler_died", "signal"));
+}

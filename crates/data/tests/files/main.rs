@@ -33,6 +33,7 @@ suite! {
     formats::every_format_contains_the_same_rows,
     formats::files_next_to_the_rows_are_valid,
     formats::card_of_pairs_lists_their_keys,
+    formats::manifests_with_retired_names_are_read,
     manual::documentation_has_an_example_of_each_category,
     pairs::pairs_from_warp_pass_and_damage_fails_the_right_check,
     pairs::damaged_pair_among_others_is_reported,

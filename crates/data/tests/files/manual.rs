@@ -16,16 +16,32 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     text.split(&open[..]).skip(1).filter_map(|rest| Some(rest.split_once("```")?.0)).collect()
 }
 
+/// Breaks lines at 98 columns, for a quotation.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || line.len() + word.len() < 98 => {
+                *line += if line.is_empty() { "" } else { " " };
+                *line += word;
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n> ")
+}
+
 pub fn documentation_has_an_example_of_each_category() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/dataset-categories.md");
     if std::env::var_os("BLESS").is_some() {
         let mut text = String::from(
-            "# Categories of kernels\n\nA short row of each category. Written by a test of `bornite-data` \
-             (`BLESS=1 cargo test -p bornite-data --test files`); do not edit. [dataset.md](dataset.md) says how rows are made.\n",
+            "# Categories of kernels\n\nA short row of each category. Written by a test of `bornite-data`\n\
+             (`BLESS=1 cargo test -p bornite-data --test files`); do not edit. [dataset.md](dataset.md)\n\
+             describes how rows are generated.\n",
         );
         for category in Category::ALL {
             let row = example(*category);
-            text += &format!("\n## `{}`\n\n{} {}\n", category.name(), category.about(), row.description);
+            text += &format!("\n## `{}`\n\n{}\n\n> {}\n", category.name(), category.about(), wrapped(&row.description));
             text += &format!("\n```python\n{}\n```\n\n```cuda\n{}\n```\n", row.source.trim_end(), row.cuda.trim_end());
         }
         std::fs::write(path, text).unwrap();

@@ -42,12 +42,12 @@ fn config(script: &Path) -> WorkerConfig {
 
 /// Harm done by the worker, the resulting kind of failure, and part of its description.
 const HARMS: [(&str, &str, &str); 6] = [
-    ("kill -9 $$", "compiler_died", "signal: 9"),
-    ("exit 3", "compiler_died", "exit status: 3"),
-    ("exec sleep 1000", "compiler_hung", "no answer within"),
-    ("exec tail /dev/zero", "compiler_memory", "MB"),
-    ("echo nonsense; continue", "compiler_garbage", "nonsense"),
-    ("printf '{\"answers\":[]}\\n'; continue", "compiler_garbage", "0 results for 1 texts"),
+    ("kill -9 $$", "compiler_crashed", "signal: 9"),
+    ("exit 3", "compiler_crashed", "exit status: 3"),
+    ("exec sleep 1000", "compiler_timeout", "no answer within"),
+    ("exec tail /dev/zero", "compiler_out_of_memory", "MB"),
+    ("echo nonsense; continue", "compiler_invalid_response", "nonsense"),
+    ("printf '{\"answers\":[]}\\n'; continue", "compiler_invalid_response", "0 results for 1 texts"),
 ];
 
 pub fn text_that_crashes_the_compiler_is_rejected_alone() {
@@ -59,7 +59,7 @@ pub fn text_that_crashes_the_compiler_is_rejected_alone() {
             let texts = &texts;
             scope.spawn(move || {
                 let mut config = config(&script(&n.to_string(), "k5", harm));
-                if kind == "compiler_hung" {
+                if kind == "compiler_timeout" {
                     // Generous enough for workers that do not hang, even on a busy machine.
                     (config.timeout, config.timeout_per_text) = (Duration::from_secs(4), Duration::ZERO);
                 }
@@ -130,8 +130,8 @@ pub fn compiler_failures_are_listed_in_the_statistics() {
     let outcome = make(&DatasetDir::new(&target), &MakeOptions { workers, ..options(&settings) }, &mut |_| {}).unwrap();
     let manifest = outcome.manifest.unwrap();
     assert_eq!(manifest.rows, 69);
-    assert_eq!(manifest.counts().rejected, [("compiler_died".to_owned(), 1)].into());
+    assert_eq!(manifest.counts().rejected, [("compiler_crashed".to_owned(), 1)].into());
     let stats: serde_json::Value = serde_json::from_slice(&std::fs::read(target.join("stats.json")).unwrap()).unwrap();
-    let lost = &stats["compiler_lost_on"][0];
-    assert_eq!((lost["id"].as_str(), lost["why"].as_str()), (Some(id.as_str()), Some("compiler_died")), "{stats}");
+    let lost = &stats["compiler_failures"][0];
+    assert_eq!((lost["id"].as_str(), lost["kind"].as_str()), (Some(id.as_str()), Some("compiler_crashed")), "{stats}");
 }

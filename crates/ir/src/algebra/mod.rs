@@ -58,7 +58,7 @@ macro_rules! algebra {
 }
 
 algebra! {
-    /// Vector, matrix or struct from its components or fields; a single scalar fills all components.
+    /// Vector, matrix or struct from components or fields; a single scalar fills all of it.
     Construct "construct" "components → whole", error 0 of "the result";
     /// Component of a vector or matrix (row-major), or field of a struct.
     Extract "extract" "whole → component", error 0 of "the result";
@@ -78,7 +78,7 @@ algebra! {
     Transpose "transpose" "matrix → matrix", error 0 of "the result";
     /// Determinant of a square matrix of 2 to 4 rows.
     Determinant "determinant" "matrix → scalar", error 12 of "Σ |products|";
-    /// Inverse of a square matrix of 2 to 4 rows, by its adjugate; 0 in every component where the determinant is 0.
+    /// Inverse of a square matrix of 2 to 4 rows, by its adjugate; all 0 if the determinant is 0.
     Inverse "inverse" "matrix → matrix", error 28 of "(Σ |products of the minor| + |minor| Σ |products| / |det|) / |det|";
     /// Matrix times column vector.
     MatVec "mat_vec" "matrix, vector → vector", error 4 of "Σ |a b|";
@@ -99,7 +99,8 @@ impl AlgebraOp {
         matches!(self, AlgebraOp::Extract | AlgebraOp::Insert)
     }
 
-    /// Returns the result type, or a description of the expected operands. `wanted` is the type that a `Construct` constructs.
+    /// Returns the result type, or a description of the expected operands. `wanted` is the type
+    /// that a `Construct` constructs.
     pub fn result(self, component: u32, wanted: Type, args: &[Type], structs: &[Struct]) -> Result<Type, &'static str> {
         use Type::{Matrix, Scalar as One, Vector};
         let float = |scalar: Scalar, ty: Type| if scalar.is_float() { Ok(ty) } else { Err("floats") };
@@ -149,7 +150,8 @@ impl AlgebraOp {
         }
     }
 
-    /// Emits the operation over components. The operand types must be accepted by [`AlgebraOp::result`], with result type `wanted`.
+    /// Emits the operation over components. The operand types must be accepted by
+    /// [`AlgebraOp::result`], with result type `wanted`.
     pub fn body<E: EmitBits>(
         self,
         e: &mut E,
@@ -193,7 +195,8 @@ impl AlgebraOp {
         }
     }
 
-    /// Emits the vector-Jacobian product: for each operand, `grad` times the derivative with respect to each component. Returns `None` if the operation is not differentiable.
+    /// Emits the vector-Jacobian product: for each operand, `grad` times the derivative with
+    /// respect to each component. Returns `None` if the operation is not differentiable.
     pub fn derivative<E: Emit>(
         self,
         e: &mut E,

@@ -6,7 +6,7 @@ use super::compute::{Compute, single_lane};
 use super::lanes::{Mask, Register};
 use super::{CHUNK, Component, Machine, coordinates};
 use crate::{
-    Axis, Builtin, Components, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, Launch, Op, Shuffle, Value, Vote,
+    Axis, Builtin, Components, Emit, EmitBits, Expr, ExprId, Fault, FaultKind, LaunchMode, Op, Shuffle, Value, Vote,
     WARP_SIZE,
 };
 
@@ -217,7 +217,7 @@ impl Machine<'_, '_, '_> {
 
     fn builtin(&self, builtin: Builtin) -> Component {
         let index = self.kernel.index;
-        let Launch::Blocks { grid, block } = self.kernel.launch else {
+        let LaunchMode::Blocks { grid, block } = self.kernel.launch else {
             return Rc::new(Register::splat(Value::int(index, 0), self.lanes));
         };
         let at = |axis| match axis {

@@ -17,7 +17,7 @@ mod races;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, Launch, LocalId, ParamId, SharedId, Stmt,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId, Stmt,
     Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
@@ -90,18 +90,18 @@ pub fn run_printing(
     }
     let values = check_args(kernel, args)?;
     let (blocks, lanes) = match kernel.launch {
-        Launch::ParallelFor { .. } => {
+        LaunchMode::ParallelFor { .. } => {
             let count = kernel.launch.count(&values);
             (count.div_ceil(CHUNK), CHUNK.min(count) as usize)
         }
-        Launch::Blocks { grid, block } => {
+        LaunchMode::Blocks { grid, block } => {
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
     let bind = |view: View| BoundView::new(kernel, view, &values);
     let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
     let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
-    let checked = matches!(kernel.launch, Launch::Blocks { .. }) || options.check_instance_races;
+    let checked = matches!(kernel.launch, LaunchMode::Blocks { .. }) || options.check_instance_races;
     let history =
         |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
     let param_histories = kernel.params.iter().zip(&params).map(|(p, view)| history(p.access, view)).collect();
@@ -263,7 +263,7 @@ impl<'k> Machine<'k, '_, '_> {
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
-        if let Launch::ParallelFor { .. } = kernel.launch {
+        if let LaunchMode::ParallelFor { .. } = kernel.launch {
             all = all.and(|lane| self.block * CHUNK + (lane as u64) < self.count);
         }
         self.execute(&kernel.code.body, all).map(drop)
@@ -295,8 +295,8 @@ impl<'k> Machine<'k, '_, '_> {
     /// Returns the name of a thread or instance, for messages.
     fn thread_name(&self, block_index: u64, lane: usize) -> String {
         match self.kernel.launch {
-            Launch::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
-            Launch::Blocks { grid, block } => {
+            LaunchMode::ParallelFor { .. } => format!("instance {}", block_index * CHUNK + lane as u64),
+            LaunchMode::Blocks { grid, block } => {
                 format!("thread {:?} of block {:?}", coordinates(lane as u64, block), coordinates(block_index, grid))
             }
         }
@@ -361,8 +361,8 @@ impl<'k> Machine<'k, '_, '_> {
                     let expected = self.lanes - self.frame.returned.count();
                     if mask.count() != expected {
                         let scope = match self.kernel.launch {
-                            Launch::Blocks { grid, .. } => format!(" of block {:?}", coordinates(self.block, grid)),
-                            Launch::ParallelFor { .. } => String::new(),
+                            LaunchMode::Blocks { grid, .. } => format!(" of block {:?}", coordinates(self.block, grid)),
+                            LaunchMode::ParallelFor { .. } => String::new(),
                         };
                         let kind = FaultKind::DivergentBarrier { reached: mask.count(), expected, scope };
                         return Err(self.locate(self.fault(kind), stmt));

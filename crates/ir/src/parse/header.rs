@@ -4,7 +4,7 @@
 use super::Parser;
 use super::cursor::Result;
 use crate::{
-    Access, Dim, Extent, Field, Function, Launch, Param, Scalar, Shared, Struct, StructId, Type, ValueParam,
+    Access, Dim, Extent, Field, Function, LaunchMode, Param, Scalar, Shared, Struct, StructId, Type, ValueParam,
     contiguous, ty,
 };
 
@@ -87,13 +87,13 @@ impl Parser<'_> {
             if self.take("@") {
                 counted_by = Some(self.word("a value parameter")?);
             } else {
-                self.kernel.launch = Launch::ParallelFor { count: Extent::Const(self.number("a number")?) };
+                self.kernel.launch = LaunchMode::ParallelFor { count: Extent::Const(self.number("a number")?) };
             }
         } else {
             self.expect("grid")?;
             let grid = self.triple()?;
             self.expect("block")?;
-            self.kernel.launch = Launch::Blocks { grid, block: self.triple()? };
+            self.kernel.launch = LaunchMode::Blocks { grid, block: self.triple()? };
         }
         self.expect("index")?;
         self.kernel.index = self.scalar()?;
@@ -124,7 +124,7 @@ impl Parser<'_> {
         }
         if let Some(name) = counted_by {
             match self.kernel.values.iter().position(|value| value.name == name) {
-                Some(n) => self.kernel.launch = Launch::ParallelFor { count: Extent::Value(n as u32) },
+                Some(n) => self.kernel.launch = LaunchMode::ParallelFor { count: Extent::Value(n as u32) },
                 None => return self.fail(format!("there is no value parameter '{name}' to count instances")),
             }
         }

@@ -3,7 +3,7 @@
 use super::is_name;
 use crate::arg::counted;
 use crate::{
-    Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, Launch, LocalId, Op, ParamId, Scalar,
+    Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, LaunchMode, LocalId, Op, ParamId, Scalar,
     SharedId, Stmt, Type, View, Vote,
 };
 
@@ -222,8 +222,8 @@ impl<'a> CodeChecker<'a> {
             Expr::Index => {
                 self.kernel_only("the index")?;
                 match self.kernel.launch {
-                    Launch::ParallelFor { .. } => index,
-                    Launch::Blocks { .. } => {
+                    LaunchMode::ParallelFor { .. } => index,
+                    LaunchMode::Blocks { .. } => {
                         return Err("a block kernel has no instance index; use thread and block indices".into());
                     }
                 }
@@ -231,8 +231,8 @@ impl<'a> CodeChecker<'a> {
             Expr::Builtin(builtin) => {
                 self.kernel_only("a thread or block index")?;
                 match self.kernel.launch {
-                    Launch::Blocks { .. } => index,
-                    Launch::ParallelFor { .. } => return Err(format!("{builtin:?} needs blocks")),
+                    LaunchMode::Blocks { .. } => index,
+                    LaunchMode::ParallelFor { .. } => return Err(format!("{builtin:?} needs blocks")),
                 }
             }
             Expr::Argument(n) => {

@@ -215,7 +215,7 @@ impl Preprocessor<'_> {
             if active.len() + self.open_calls > MAX_MACRO_DEPTH {
                 self.aborted = true;
                 let what = format!("macros are nested more than {MAX_MACRO_DEPTH} deep");
-                return self.fail(&token, what, Some("expand some of them by hand"));
+                return self.fail(&token, what, Some("expand some of them in the source"));
             }
             let Macro { params, mut body, unsupported } = found.clone();
             if unsupported {

@@ -136,7 +136,8 @@ pub(crate) struct Program<'a> {
     pub calls: Vec<Calls<'a>>,
     /// Conditions around the current statement.
     pub conditions: Conditions<'a>,
-    /// Why values assigned by the current statement are not known at compile time; innermost last.
+    /// Reasons why values assigned by the current statement are not known at compile time;
+    /// innermost last.
     pub unknown_reasons: Vec<&'static str>,
     /// Changes to names of enclosing scopes: the name or attribute, the statement, and its scope.
     pub deferred_mutations: Vec<(&'a Expr, TextRange, usize)>,

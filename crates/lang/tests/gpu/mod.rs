@@ -5,8 +5,8 @@
 use std::sync::{Arc, OnceLock};
 
 use bornite_codegen::cuda;
-use bornite_cuda::{Buffer, Device, Function, LaunchConfig};
-use bornite_ir::{Kernel, Launch, Value};
+use bornite_cuda::{Buffer, Device, KernelFunction, LaunchConfig};
+use bornite_ir::{Kernel, LaunchMode, Value};
 
 /// The GPU; its absence is printed once.
 fn device() -> Option<&'static Arc<Device>> {
@@ -34,7 +34,7 @@ fn run_on(
     }
     let cubin = bornite_cuda::compile(&kernel.name, &cuda::print(kernel), &device.info().arch())?;
     let sizes = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
-    let function = Function::load(device, &cubin, &cuda::symbol(kernel), kernel.params.len(), sizes)?;
+    let function = KernelFunction::load(device, &cubin, &cuda::symbol(kernel), kernel.params.len(), sizes)?;
     let mut buffers = vec![];
     for words in memory.iter() {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -54,8 +54,8 @@ fn run_on(
         })
         .collect();
     let (grid, block) = match kernel.launch {
-        Launch::Blocks { grid, block } => (grid, block),
-        Launch::ParallelFor { .. } => {
+        LaunchMode::Blocks { grid, block } => (grid, block),
+        LaunchMode::ParallelFor { .. } => {
             ([count.div_ceil(cuda::THREADS_PER_BLOCK.into()) as u32, 1, 1], [cuda::THREADS_PER_BLOCK, 1, 1])
         }
     };

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bornite_codegen::cuda;
 use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{
-    Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, Launch, Scalar, Value, elementwise, templates,
+    Access, Axis, Builder, Builtin, Emit, EmitBits, Kernel, LaunchMode, Scalar, Value, elementwise, templates,
 };
 use bornite_lang::LaunchRequest;
 use bornite_lang::cuda::CudaModule;
@@ -22,8 +22,8 @@ use generate::{Case, case, vectorizable_case};
 fn parse_printed(kernel: &Kernel, text: &str, round_trip: bool) -> Result<Kernel, String> {
     let module = CudaModule::parse("printed.cu", text).map_err(|e| e.to_string())?;
     let (grid, block) = match kernel.launch {
-        Launch::ParallelFor { .. } => ([1; 3], [1; 3]),
-        Launch::Blocks { grid, block } => (grid, block),
+        LaunchMode::ParallelFor { .. } => ([1; 3], [1; 3]),
+        LaunchMode::Blocks { grid, block } => (grid, block),
     };
     let mut request = LaunchRequest::new(grid, block);
     (request.index_type, request.round_trip) = (Some(kernel.index), round_trip);

@@ -178,10 +178,10 @@ mod tests {
         std::fs::write(&path, [0; 4]).unwrap();
         assert!(!Arc::ptr_eq(&sums(), &sums()), "the next change may have the same change time");
         std::thread::sleep(MIN_CHANGE_AGE + Duration::from_millis(100));
-        let settled = sums();
-        assert!(Arc::ptr_eq(&settled, &sums()), "an unchanged file is hashed once");
+        let finished = sums();
+        assert!(Arc::ptr_eq(&finished, &sums()), "an unchanged file is hashed once");
         std::fs::write(&path, [1; 4]).unwrap();
-        assert_ne!(settled, sums());
+        assert_ne!(finished, sums());
         std::fs::remove_file(&path).unwrap();
     }
 }

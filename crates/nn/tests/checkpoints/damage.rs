@@ -103,7 +103,7 @@ pub fn every_byte_of_json() -> Outcome {
         for at in 0..file.len() {
             for flip in flips(&mut random) {
                 file[at] ^= flip;
-                // A manifest of another version, or one that names other files, is refused by what
+                // A manifest of another version, or one that names other files, is rejected by what
                 // it then says.
                 let refused = if name == "manifest.json" {
                     fs::write(victim.path.join(name), &file)?;

@@ -20,7 +20,7 @@ use crate::{Outcome, full};
 const FACTOR: usize = 64;
 const ALWAYS: usize = 64 << 10;
 
-/// Runs `work` on an input of so many bytes and fails if it took more memory or time than that
+/// Runs `work` on an input of `bytes` bytes and fails if it took more memory or time than that
 /// explains.
 fn bounded<R>(bytes: usize, about: &[u8], work: impl FnOnce() -> R) -> R {
     let start = Instant::now();

@@ -46,7 +46,7 @@ pub fn save_forever(arguments: &[String]) {
     for step in first.. {
         // The metric falls and rises, so that `best` moves at some saves and stays at others.
         store.save(&of_step(step), Some((step % 5) as f64)).unwrap();
-        // Whoever started this may not listen.
+        // The parent may have closed the pipe.
         let _ = writeln!(io::stdout(), "{step}");
     }
 }

@@ -253,7 +253,7 @@ pub fn stale_files_are_removed() -> Outcome {
         Ok(fs::write(folder.join(strays[2]), "step")?)
     };
     scatter()?;
-    // Whoever is refused the lock touches nothing.
+    // A process that does not get the lock changes nothing.
     assert!(matches!(CheckpointStore::open(&folder.0, KEEP).err().unwrap().kind(), ErrorKind::Busy { .. }));
     assert!(strays.iter().all(|stray| folder.join(stray).exists()));
     store.save(&little(2), None)?;

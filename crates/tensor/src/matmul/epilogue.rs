@@ -2,7 +2,7 @@
 //! before the product is stored. The library can also sum columns for a bias gradient, but slower
 //! than a generated kernel (docs/performance.md).
 //!
-//! Patterns are not written by hand: a pattern is the graph that the op itself, or its gradient,
+//! Patterns are derived: a pattern is the graph that the op itself, or its gradient,
 //! builds from placeholders, and it is matched node by node. So GELU has one definition, which
 //! patterns cannot contradict. A fused 16-bit result is rounded once instead of after every op.
 

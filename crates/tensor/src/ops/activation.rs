@@ -77,10 +77,10 @@ impl Tensor {
         map(ScalarOp::Clamp, &[self, &self.scalar_like(0.0, location), &self.scalar_like(6.0, location)], location)
     }
 
-    /// x for x > 0, else `slope` · x.
+    /// x for x > 0, else `negative_slope` · x.
     #[track_caller]
-    pub fn leaky_relu(&self, slope: f64) -> Tensor {
-        self.gt(0.0).select(self, self * slope)
+    pub fn leaky_relu(&self, negative_slope: f64) -> Tensor {
+        self.gt(0.0).select(self, self * negative_slope)
     }
 
     /// x for x > 0, else α (eˣ - 1).

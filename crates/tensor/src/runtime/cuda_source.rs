@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_cuda::DeviceClock;
-use bornite_cuda::{Function, LaunchConfig};
+use bornite_cuda::{KernelFunction, LaunchConfig};
 use bornite_support::profile;
 
 use crate::matmul::strided::Strided;
@@ -75,7 +75,7 @@ impl CudaSource {
 pub(crate) struct HandwrittenCall {
     symbol: &'static str,
     /// `None` without a GPU to run it on.
-    function: Option<Arc<Function>>,
+    function: Option<Arc<KernelFunction>>,
     geometry: LaunchConfig,
     /// For each pointer, the index of the step's buffer and the byte offset in it.
     pointers: Vec<(usize, usize)>,
@@ -143,9 +143,9 @@ fn load(
     symbol: &'static str,
     pointers: usize,
     values: Vec<usize>,
-) -> Result<Arc<Function>> {
+) -> Result<Arc<KernelFunction>> {
     type Key = (usize, &'static str, String);
-    static LOADED: Mutex<Option<HashMap<Key, Arc<Function>>>> = Mutex::new(None);
+    static LOADED: Mutex<Option<HashMap<Key, Arc<KernelFunction>>>> = Mutex::new(None);
     static COMPILING: SingleFlight<Key> = SingleFlight::new();
     let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (device.info().ordinal, symbol, text.to_owned());
@@ -156,7 +156,7 @@ fn load(
     COMPILING.compute_or_wait(key.clone(), find, || {
         let cache = bornite_cuda::Cache::global()?;
         let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
-        let function = Arc::new(Function::load(device, &cubin, symbol, pointers, values)?);
+        let function = Arc::new(KernelFunction::load(device, &cubin, symbol, pointers, values)?);
         loaded().get_or_insert_default().insert(key.clone(), function.clone());
         Ok(function)
     })

@@ -9,7 +9,7 @@ use bornite_codegen::cpu::{self, CpuKernel};
 use bornite_codegen::cuda;
 use bornite_cuda::DeviceClock;
 use bornite_cuda::EXACT_OPTIONS;
-use bornite_ir::{Arg, Kernel, Launch, Param, Scalar, Value, interp};
+use bornite_ir::{Arg, Kernel, LaunchMode, Param, Scalar, Value, interp};
 use bornite_support::{log, profile};
 
 use crate::fused::{Memory, MemoryMut, Routine};
@@ -32,7 +32,7 @@ pub(crate) struct Program {
 enum Code {
     Interpreted,
     Cpu(Box<CpuKernel>),
-    Cuda(Arc<bornite_cuda::Device>, bornite_cuda::Function),
+    Cuda(Arc<bornite_cuda::Device>, bornite_cuda::KernelFunction),
 }
 
 /// Code generation mode for CUDA. Other devices have only `Exact`.
@@ -153,7 +153,7 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
             let mut values: Vec<usize> = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
             values.extend(checked.then_some(8));
             let pointers = kernel.params.len() + usize::from(checked);
-            let function = bornite_cuda::Function::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
+            let function = bornite_cuda::KernelFunction::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
             Ok(Code::Cuda(device, function))
         }
     }
@@ -221,9 +221,9 @@ impl Program {
             Code::Cpu(code) => with_host_args(kernel, buffers, values, |args| code.run(args)),
             Code::Cuda(_, function) => {
                 let (grid, block) = match kernel.launch {
-                    Launch::Blocks { grid, block } => (grid, block),
+                    LaunchMode::Blocks { grid, block } => (grid, block),
                     // The grid covers every instance, so the kernel's grid-stride loop runs once.
-                    Launch::ParallelFor { .. } => {
+                    LaunchMode::ParallelFor { .. } => {
                         let blocks = kernel.launch.count(&firsts).div_ceil(threads as u64);
                         ([blocks.min(i32::MAX as u64) as u32, 1, 1], [threads, 1, 1])
                     }

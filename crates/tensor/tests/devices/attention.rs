@@ -140,8 +140,8 @@ pub fn packed_query_key_value(device: Device) -> Outcome {
             let [found, expected] = [found, expected].map(|t| t.cast(DType::F64).to_vec::<f64>());
             let (found, expected) = (found?, expected?);
             // Library products may sum in another order for other layouts.
-            let by_hand = matches!(device, Device::Cuda(_)) && name != "with a mask" && width % 16 == 0;
-            if by_hand || device == Device::Interpreter {
+            let handwritten = matches!(device, Device::Cuda(_)) && name != "with a mask" && width % 16 == 0;
+            if handwritten || device == Device::Interpreter {
                 assert_eq!(found, expected, "{what}");
             }
             let size = expected.iter().fold(0.0, |size: f64, x| size.max(x.abs()));

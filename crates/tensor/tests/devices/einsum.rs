@@ -12,7 +12,7 @@ fn reference(equation: &str, shapes: &[Vec<usize>], data: &[Vec<f64>]) -> (Vec<u
     let plain: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (left, right) = plain.split_once("->").map_or((&plain[..], None), |(left, right)| (left, Some(right)));
     // The axes of an ellipsis become digits: 9 for the last one, 8 for the one before.
-    let spelled = |term: &str, rest: usize| -> Vec<char> {
+    let expanded = |term: &str, rest: usize| -> Vec<char> {
         let digits: String = (0..rest).rev().filter_map(|n| char::from_digit(9 - n as u32, 10)).collect();
         term.replace("...", &digits).chars().collect()
     };
@@ -22,7 +22,7 @@ fn reference(equation: &str, shapes: &[Vec<usize>], data: &[Vec<f64>]) -> (Vec<u
         .map(|(term, shape)| {
             let rest = shape.len() - term.chars().filter(|c| *c != '.').count();
             most = most.max(rest);
-            spelled(term, rest)
+            expanded(term, rest)
         })
         .collect();
     for (labels, shape) in inputs.iter().zip(shapes) {
@@ -33,7 +33,7 @@ fn reference(equation: &str, shapes: &[Vec<usize>], data: &[Vec<f64>]) -> (Vec<u
     }
     let times = |label: char| inputs.iter().flatten().filter(|&&other| other == label).count();
     let output: Vec<char> = match right {
-        Some(right) => spelled(right, most),
+        Some(right) => expanded(right, most),
         None => lengths.keys().copied().filter(|&c| c.is_ascii_digit() || times(c) == 1).collect(),
     };
     let shape: Vec<usize> = output.iter().map(|c| lengths[c]).collect();

@@ -58,7 +58,7 @@ pub fn within_bounds(device: Device) -> Outcome {
             let text = cuda::print_with(&kernel(&types)?, MathMode::Native);
             let cubin = bornite_cuda::compile(&name, &text, &gpu.info().arch())?;
             let symbol = cuda::symbol(&kernel(&types)?);
-            let function = bornite_cuda::Function::load(&gpu, &cubin, &symbol, op.arity() + 1, vec![])?;
+            let function = bornite_cuda::KernelFunction::load(&gpu, &cubin, &symbol, op.arity() + 1, vec![])?;
             let buffer = |words: &[u64]| -> Result<_, bornite_cuda::Error> {
                 let buffer = bornite_cuda::Buffer::new(&gpu, words.len() * 8)?;
                 buffer.upload(bytes_of(words))?;

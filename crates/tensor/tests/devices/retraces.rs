@@ -41,12 +41,12 @@ pub fn recently_used_traces_stay_cached(device: Device) -> Outcome {
 
 /// In child processes, whose output is checked.
 pub fn log_names_what_changed(device: Device) -> Outcome {
-    let told = |level: &str| -> Result<String, std::io::Error> {
+    let messages = |level: &str| -> Result<String, std::io::Error> {
         let (passed, text) = child("retrace", &[(DEVICE_VARIABLE, &device.to_string()), ("BORNITE_LOG", level)])?;
         assert!(passed, "{text}");
         Ok(text)
     };
-    let text = told("info")?;
+    let text = messages("info")?;
     let again: Vec<&str> = text.lines().filter(|line| line.contains("is traced again")).collect();
     let place = |line: &&str| line.contains("retraces.rs:");
     assert!(again.iter().all(place), "{text}");
@@ -59,7 +59,7 @@ pub fn log_names_what_changed(device: Device) -> Outcome {
     ]) {
         assert!(line.contains(expected), "{expected}: {line}");
     }
-    let warned = told("warn")?;
+    let warned = messages("warn")?;
     let lines: Vec<&str> = warned.lines().collect();
     assert!(
         lines.len() == 1 && lines[0].starts_with("bornite warn: the function traced at "),

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, Launch, Op, Scalar, Stmt, View};
+use bornite_ir::{Access, Args, Code, Expr, ExprId, Kernel, LaunchMode, Op, Scalar, Stmt, View};
 
 use crate::cpu::range_analysis::RangeAnalysis;
 
@@ -50,7 +50,7 @@ const MAX_COMPONENTS: usize = 400;
 /// Analyzes a kernel for `lanes` instances at a time; returns `None` if it cannot be vectorized:
 /// branches and loops that differ between instances, atomics, prints.
 pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) -> Option<UniformityInfo> {
-    let Launch::ParallelFor { .. } = kernel.launch else { return None };
+    let LaunchMode::ParallelFor { .. } = kernel.launch else { return None };
     let components: usize = kernel.code.types.iter().map(|ty| ty.component_count(&kernel.structs)).sum();
     if components > MAX_COMPONENTS {
         return None;

@@ -2,8 +2,8 @@
 
 use bornite_ir::{Op, Scalar};
 
-use super::lvalue::{Lvalue, Operand, Pointer};
-use super::{Binding, Failed, LowerResult, Lowering};
+use super::lvalue::{Lvalue, CudaOperand, Pointer};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -13,7 +13,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn effect(&mut self, expr: &'m Expr) -> LowerResult {
         match self.operand(expr)? {
             // An atomic whose result is unused still has an effect.
-            Operand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Emitted(_) | Node::Builtin(_)) => {
+            CudaOperand::Tree(tree) if !matches!(tree.node, Node::Const(_) | Node::Emitted(_) | Node::Builtin(_)) => {
                 self.w.emit(&tree);
             }
             _ => {}
@@ -24,15 +24,15 @@ impl<'m> Lowering<'m> {
     /// Lowers an expression to an assignable lvalue.
     pub(super) fn lvalue(&mut self, expr: &'m Expr) -> LowerResult<Lvalue> {
         match self.operand(expr)? {
-            Operand::Lvalue(lvalue) => {
+            CudaOperand::Lvalue(lvalue) => {
                 self.check_assignable(&lvalue, expr.span)?;
                 Ok(lvalue)
             }
-            Operand::Tree(_) => {
+            CudaOperand::Tree(_) => {
                 let what = "this expression cannot be assigned";
                 self.fail(expr.span, what, "a constant or temporary value", "")
             }
-            Operand::LocalArray(..) | Operand::ConstArray(..) => {
+            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
             }
             _ => self.fail(expr.span, "this expression cannot be assigned", "", ""),
@@ -52,7 +52,7 @@ impl<'m> Lowering<'m> {
         target: &'m Expr,
         value: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         if let ExprKind::Name(name) = target.kind
             && let Some(Binding::MovingPointer(pointer, local)) = self.lookup(name)
         {
@@ -66,7 +66,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.initializer(value, lvalue.ty)?;
                 let tree = self.materialize(tree);
                 self.write(&lvalue, tree.clone(), target.span)?;
-                return Ok(Operand::Tree(tree));
+                return Ok(CudaOperand::Tree(tree));
             }
             let tree = self.rvalue(value)?;
             let tree = self.materialize_effects(tree);
@@ -75,7 +75,7 @@ impl<'m> Lowering<'m> {
             let tree = self.convert(tree, lvalue.ty, value.span)?;
             let tree = self.materialize(tree);
             self.write(&lvalue, tree.clone(), target.span)?;
-            return Ok(Operand::Tree(tree));
+            return Ok(CudaOperand::Tree(tree));
         };
         let right = self.rvalue(value)?;
         let right = self.materialize_effects(right);
@@ -85,7 +85,7 @@ impl<'m> Lowering<'m> {
         let sum = self.convert(sum, lvalue.ty, span)?;
         let sum = self.materialize(sum);
         self.write(&lvalue, sum.clone(), target.span)?;
-        Ok(Operand::Tree(sum))
+        Ok(CudaOperand::Tree(sum))
     }
 
     /// Emits a tree that contains an atomic now, before anything that follows.
@@ -109,16 +109,16 @@ impl<'m> Lowering<'m> {
         target: &'m Expr,
         value: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let offset_by = match op {
             None => self.operand(value)?,
             Some(op) => match self.operand(target)? {
-                Operand::Pointer(here) => self.pointer_arithmetic(op, here, value, span)?,
-                _ => return Err(Failed),
+                CudaOperand::Pointer(here) => self.pointer_arithmetic(op, here, value, span)?,
+                _ => return Err(LowerFailed),
             },
         };
         match offset_by {
-            Operand::Pointer(to) if to.pointee_type() != pointer.pointee_type() => {
+            CudaOperand::Pointer(to) if to.pointee_type() != pointer.pointee_type() => {
                 let (to, from) = (self.type_name(pointer.pointee_type()), self.type_name(to.pointee_type()));
                 self.fail(
                     span,
@@ -127,16 +127,16 @@ impl<'m> Lowering<'m> {
                     "cast it",
                 )
             }
-            Operand::Pointer(to) if to.constant && !pointer.constant => {
+            CudaOperand::Pointer(to) if to.constant && !pointer.constant => {
                 let hint = "declare it as a pointer to const";
                 self.fail(span, "cannot assign a pointer to const to a pointer to non-const", "discards 'const'", hint)
             }
-            Operand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
+            CudaOperand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
                 let offset = to.offset.unwrap_or(Tree::int(self.index_type, 0));
                 self.assign(local, &offset);
                 self.operand(target)
             }
-            Operand::Pointer(_) => {
+            CudaOperand::Pointer(_) => {
                 self.unsupported(span, "a pointer that can point into different arrays", "use two pointers")
             }
             _ => self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
@@ -149,7 +149,7 @@ impl<'m> Lowering<'m> {
         is_postfix: bool,
         target: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         if let ExprKind::Name(name) = target.kind
             && let Some(Binding::MovingPointer(pointer, local)) = self.lookup(name)
         {
@@ -158,7 +158,7 @@ impl<'m> Lowering<'m> {
             let new = Tree::op(Op::Add, vec![old.clone(), Tree::int(self.index_type, width)]);
             let new = self.materialize(new);
             self.assign(local, &new);
-            return Ok(Operand::Pointer(Pointer { offset: Some(if is_postfix { old } else { new }), ..pointer }));
+            return Ok(CudaOperand::Pointer(Pointer { offset: Some(if is_postfix { old } else { new }), ..pointer }));
         }
         let lvalue = self.lvalue(target)?;
         let old = self.read(&lvalue, target.span)?;
@@ -168,6 +168,6 @@ impl<'m> Lowering<'m> {
         let new = self.convert(new, lvalue.ty, span)?;
         let new = self.materialize(new);
         self.write(&lvalue, new.clone(), target.span)?;
-        Ok(Operand::Tree(if is_postfix { old } else { new }))
+        Ok(CudaOperand::Tree(if is_postfix { old } else { new }))
     }
 }

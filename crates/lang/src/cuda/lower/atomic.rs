@@ -3,7 +3,7 @@
 use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
 
 use super::component::ElementPart;
-use super::lvalue::{Lvalue, LvalueRoot, Operand, Projection};
+use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Projection};
 use super::{CodeKind, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
@@ -22,7 +22,7 @@ struct Target {
 
 impl<'m> Lowering<'m> {
     /// Lowers a CUDA atomic function; `None` if `name` is not one.
-    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Option<Operand>> {
+    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Option<CudaOperand>> {
         let plain = name.strip_suffix("_block").or(name.strip_suffix("_system")).unwrap_or(name);
         let mut atomic = match plain {
             "atomicAdd" => Atomic::Add,
@@ -74,10 +74,10 @@ impl<'m> Lowering<'m> {
             self.component_writes.push(view);
         }
         let node = Node::Atomic { atomic, view, at, part, value: Box::new(value) };
-        Ok(Some(Operand::Tree(Tree::of(node, scalar).reinterpret(cast_type))))
+        Ok(Some(CudaOperand::Tree(Tree::of(node, scalar).reinterpret(cast_type))))
     }
 
-    fn compare_exchange(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+    fn compare_exchange(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count("atomicCAS", args, 3, span)?;
         let target = self.target(&args[0], span)?;
         if target.scalar.bytes() < 4 {
@@ -100,7 +100,7 @@ impl<'m> Lowering<'m> {
         };
         self.set_source_line(span);
         let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
-        Ok(Operand::Tree(Tree::emitted(id, target.scalar).reinterpret(target.cast_type)))
+        Ok(CudaOperand::Tree(Tree::emitted(id, target.scalar).reinterpret(target.cast_type)))
     }
 
     /// Resolves the pointer argument of an atomic.

@@ -3,8 +3,8 @@
 
 use bornite_ir::{Check, Op, Scalar, Stmt, Value};
 
-use super::cuda_functions::{ComputeType, bit_cast_function, conversion_function, half_op, is_math, op_table};
-use super::lvalue::Operand;
+use super::cuda_functions::{MathType, bit_cast_function, conversion_function, half_op, is_math, op_table};
+use super::lvalue::CudaOperand;
 use super::math::COMPOSITE_FUNCTIONS;
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
@@ -21,14 +21,14 @@ impl<'m> Lowering<'m> {
         templates: &'m [TemplateArg],
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let name = self.text(callee);
         if let Some(rest) = name.strip_prefix("bn_") {
             return self.printer_function(rest, templates, args, span);
         }
         if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
             self.check_arg_count(name, args, vector.component_count(&[]), span)?;
-            return Ok(Operand::Tree(self.construct(args, vector, span)?));
+            return Ok(CudaOperand::Tree(self.construct(args, vector, span)?));
         }
         if let Some(done) = self.sync_function(name, args, span)? {
             return Ok(done);
@@ -41,7 +41,7 @@ impl<'m> Lowering<'m> {
                 self.check_arg_count(name, args, 1, span)?;
                 let pointer = self.operand(&args[0])?;
                 let lvalue = self.pointee(pointer, span)?;
-                return Ok(Operand::Tree(self.read(&lvalue, span)?));
+                return Ok(CudaOperand::Tree(self.read(&lvalue, span)?));
             }
             "printf" => return self.print(args, span),
             "assert" => {
@@ -71,7 +71,7 @@ impl<'m> Lowering<'m> {
             "nanf" | "nan" => {
                 self.check_arg_count(name, args, 1, span)?;
                 let scalar = if name == "nanf" { Scalar::F32 } else { Scalar::F64 };
-                return Ok(Operand::Tree(Tree::constant(Value::from_f64(scalar, f64::NAN))));
+                return Ok(CudaOperand::Tree(Tree::constant(Value::from_f64(scalar, f64::NAN))));
             }
             "remainderf" | "remainder" | "remquof" | "remquo" | "nextafter" | "ldexp" | "scalbn" | "sinpi"
             | "sincospi" | "cospi" | "norm3d" | "norm4d" | "normf" | "norm" | "frexpf" | "frexp" | "modff" | "modf"
@@ -94,7 +94,7 @@ impl<'m> Lowering<'m> {
         for arg in args {
             trees.push(self.rvalue(arg)?);
         }
-        Ok(Operand::Tree(self.math(name, trees, args, span)?))
+        Ok(CudaOperand::Tree(self.math(name, trees, args, span)?))
     }
 
     /// Source text of a span, made safe to embed in a string literal.
@@ -111,14 +111,14 @@ impl<'m> Lowering<'m> {
         condition: &'m Expr,
         claim: String,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let tree = self.condition(condition)?;
         if self.w.fold(&tree).is_some_and(|value| value.bits() != 0) && !self.request.round_trip {
-            return Ok(Operand::Void);
+            return Ok(CudaOperand::Void);
         }
         let condition = self.w.emit(&tree);
         self.push_stmt(Stmt::Check(Check::Assert { condition, message: claim }), span);
-        Ok(Operand::Void)
+        Ok(CudaOperand::Void)
     }
 
     pub(super) fn check_arg_count(
@@ -155,9 +155,9 @@ impl<'m> Lowering<'m> {
             self.check_arg_count(name, args, op.arity(), span)?;
             let half = |s: &Scalar| matches!(s, Scalar::F32 | Scalar::F16 | Scalar::BF16);
             let scalar = match on {
-                ComputeType::Only(scalar) => scalar,
-                ComputeType::Overloaded if scalars.iter().all(half) => Scalar::F32,
-                ComputeType::Overloaded => Scalar::F64,
+                MathType::Only(scalar) => scalar,
+                MathType::Overloaded if scalars.iter().all(half) => Scalar::F32,
+                MathType::Overloaded => Scalar::F64,
             };
             // `abs` and similar functions on integers are handled separately.
             let trees = trees.into_iter().map(|tree| self.convert_scalar(tree, scalar)).collect();
@@ -280,7 +280,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn sincos(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count(name, args, 3, span)?;
         let scalar = if name == "sincos" { Scalar::F64 } else { Scalar::F32 };
         let x = self.rvalue(&args[0])?;
@@ -297,7 +297,7 @@ impl<'m> Lowering<'m> {
             let value = self.materialize(value);
             self.write(&lvalue, value, arg.span)?;
         }
-        Ok(Operand::Void)
+        Ok(CudaOperand::Void)
     }
 
     /// `numeric_limits<T>::max()` and similar.
@@ -306,7 +306,7 @@ impl<'m> Lowering<'m> {
         templates: &'m [TemplateArg],
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let ([TemplateArg::Type(ty)], [Expr { kind: ExprKind::Name(member), .. }]) = (templates, args) else {
             return self.unsupported(span, "this use of 'numeric_limits'", "write 'numeric_limits<float>::max()'");
         };
@@ -342,7 +342,7 @@ impl<'m> Lowering<'m> {
             _ => None,
         };
         match value {
-            Some(value) => Ok(Operand::Tree(Tree::constant(value))),
+            Some(value) => Ok(CudaOperand::Tree(Tree::constant(value))),
             None => {
                 self.unsupported(span, format!("'numeric_limits' member '{member}' of this type"), "write the number")
             }
@@ -350,7 +350,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers a `printf` of one line.
-    pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
@@ -384,6 +384,6 @@ impl<'m> Lowering<'m> {
             Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
             Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
         }
-        Ok(Operand::Void)
+        Ok(CudaOperand::Void)
     }
 }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use bornite_ir::{FunctionId, Scalar, Type, Value};
 
-use super::lvalue::Operand;
+use super::lvalue::CudaOperand;
 use super::overload::is_cuda_function;
-use super::{Binding, BoundArg, CodeKind, Failed, LowerResult, Lowering, names, scan};
+use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
@@ -25,7 +25,7 @@ impl<'m> Lowering<'m> {
         templates: &'m [TemplateArg],
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let module = self.module;
         self.report_unsupported(Some(callee))?;
         let takes = |function: &Function| {
@@ -62,11 +62,11 @@ impl<'m> Lowering<'m> {
         for (n, arg) in args.iter().enumerate() {
             let reference = all.iter().any(|f| module.file.functions[*f].params[n].ty.reference);
             let operand = match &arg.kind {
-                ExprKind::Braces(_) => Operand::Tree(self.braced_argument(first, templates, n, arg)?),
+                ExprKind::Braces(_) => CudaOperand::Tree(self.braced_argument(first, templates, n, arg)?),
                 _ => self.operand(arg)?,
             };
             operands.push(match operand {
-                Operand::Lvalue(lvalue) if !reference => Operand::Tree(self.read(&lvalue, arg.span)?),
+                CudaOperand::Lvalue(lvalue) if !reference => CudaOperand::Tree(self.read(&lvalue, arg.span)?),
                 other => other,
             });
         }
@@ -100,7 +100,7 @@ impl<'m> Lowering<'m> {
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
         if self.module.is_pure[chosen] && !pointers {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
-                return Ok(Operand::Tree(known));
+                return Ok(CudaOperand::Tree(known));
             }
             let id = self.instantiate(chosen, &own, span)?;
             let types = self.signature(chosen, &own)?;
@@ -109,7 +109,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.value_of(operand, arg.span)?;
                 trees.push(self.convert(tree, *ty, arg.span)?);
             }
-            return Ok(Operand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
+            return Ok(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
         }
         self.inline_call(chosen, &own, operands, &args, span)
     }
@@ -126,19 +126,19 @@ impl<'m> Lowering<'m> {
                 self.errors.push(error.clone());
             }
         }
-        Err(Failed)
+        Err(LowerFailed)
     }
 
     /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are
     /// constant.
-    fn evaluate_constexpr(&mut self, n: usize, bound: &[BoundArg], operands: &[Operand]) -> Option<Tree> {
+    fn evaluate_constexpr(&mut self, n: usize, bound: &[BoundArg], operands: &[CudaOperand]) -> Option<Tree> {
         let function = &self.module.file.functions[n];
         let [Stmt { kind: StmtKind::Return(Some(value)), .. }] = &function.body[..] else { return None };
         if !function.is_constexpr || self.request.round_trip || self.instantiating.len() > MAX_CALLS {
             return None;
         }
-        let known = |operand: &Operand| match operand {
-            Operand::Tree(tree) => self.w.fold(tree),
+        let known = |operand: &CudaOperand| match operand {
+            CudaOperand::Tree(tree) => self.w.fold(tree),
             _ => None,
         };
         let values: Vec<Value> = operands.iter().map(known).collect::<Option<_>>()?;
@@ -196,9 +196,9 @@ impl<'m> Lowering<'m> {
         function: &'m Function,
         bound: &[BoundArg],
         default: &'m Expr,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let value = self.in_file_scope(&function.templates, bound, |lower| lower.rvalue(default));
-        Ok(Operand::Tree(value?))
+        Ok(CudaOperand::Tree(value?))
     }
 
     fn braced_argument(
@@ -234,7 +234,7 @@ impl<'m> Lowering<'m> {
             }
             match lower.c_type(&function.result) {
                 Ok(CType::Value(result)) if !failed => Ok((types, result)),
-                _ => Err(Failed),
+                _ => Err(LowerFailed),
             }
         })
     }
@@ -307,7 +307,7 @@ impl<'m> Lowering<'m> {
         (self.code, self.loops, self.locals) = (code, loops, locals);
         self.instantiating.pop();
         self.functions.push((n, bound.to_vec(), id));
-        if done { Ok(id) } else { Err(Failed) }
+        if done { Ok(id) } else { Err(LowerFailed) }
     }
 
     /// Lowers a function body and returns its final value.
@@ -329,7 +329,7 @@ impl<'m> Lowering<'m> {
         };
         let value = value.map(|tree| self.w.emit(&tree));
         self.scope.truncate(mark);
-        if failed { Err(Failed) } else { value }
+        if failed { Err(LowerFailed) } else { value }
     }
 
     fn function_name(&self, function: &Function, bound: &[BoundArg]) -> String {

@@ -15,7 +15,7 @@
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
-use super::lvalue::{Lvalue, LvalueRoot, Operand, Projection};
+use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Projection};
 use super::{CodeKind, LowerResult, Lowering, scan};
 use crate::SourceSpan;
 use crate::cuda::CudaModule;
@@ -94,7 +94,7 @@ impl<'m> Lowering<'m> {
         self.cas_initial_read = None;
         let operand = self.operand(init)?;
         let tree = match &operand {
-            Operand::Lvalue(Lvalue { root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, .. })
+            CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, .. })
                 if self.code == CodeKind::Kernel
                     && matches!(path[..], [] | [Projection::Reinterpret(_)])
                     && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)

@@ -2,7 +2,7 @@
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
 
-use super::lvalue::{Operand, Pointer};
+use super::lvalue::{CudaOperand, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
@@ -16,7 +16,7 @@ impl<'m> Lowering<'m> {
         a: &'m Expr,
         b: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let condition = self.condition(condition)?;
         if let Some(known) = self.w.fold(&condition).filter(|_| !self.request.round_trip) {
             let (taken, other) = if known.bits() != 0 { (a, b) } else { (b, a) };
@@ -25,7 +25,7 @@ impl<'m> Lowering<'m> {
             }
             let ty = self.type_of(other)?;
             let tree = self.rvalue(taken)?;
-            return Ok(Operand::Tree(match (tree.scalar(), ty.as_scalar()) {
+            return Ok(CudaOperand::Tree(match (tree.scalar(), ty.as_scalar()) {
                 (Some(left), Some(right)) if left != right => self.convert_scalar(tree, common_type(left, right)),
                 _ => tree,
             }));
@@ -37,13 +37,13 @@ impl<'m> Lowering<'m> {
             let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
             if a.ty.element().is_some() && b.ty.element().is_some() {
                 let (a, b) = self.unify_types(a, b, span)?;
-                return Ok(Operand::Tree(Tree::select(condition, a, b)));
+                return Ok(CudaOperand::Tree(Tree::select(condition, a, b)));
             }
             let chosen = self.lazy_conditional(condition, |_| Ok(a), |_| Ok(b), span)?;
-            return Ok(Operand::Tree(chosen));
+            return Ok(CudaOperand::Tree(chosen));
         }
         let chosen = self.lazy_conditional(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
-        Ok(Operand::Tree(chosen))
+        Ok(CudaOperand::Tree(chosen))
     }
 
     /// Returns true if an expression, which is not evaluated, is a pointer.
@@ -69,11 +69,11 @@ impl<'m> Lowering<'m> {
         a: &'m Expr,
         b: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Option<Operand>> {
+    ) -> LowerResult<Option<CudaOperand>> {
         if self.request.round_trip || !self.is_pointer(a) || !self.is_pointer(b) {
             return Ok(None);
         }
-        let (Operand::Pointer(first), Operand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
+        let (CudaOperand::Pointer(first), CudaOperand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
             return self.unsupported(span, "'?:' on these pointers", "choose between the values they point to");
         };
         if first.view != second.view || first.prefix != second.prefix || first.pointee_type() != second.pointee_type() {
@@ -84,7 +84,7 @@ impl<'m> Lowering<'m> {
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));
         let offset = self.materialize(Tree::select(condition.clone(), from, to));
         let (range, constant) = (first.range.union(second.range), first.constant || second.constant);
-        Ok(Some(Operand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
+        Ok(Some(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, ..first })))
     }
 
     /// Lowers `?:` so that only the selected operand is evaluated.
@@ -131,16 +131,16 @@ impl<'m> Lowering<'m> {
 
     /// Lowers `&&` and `||`. The second operand is evaluated conditionally unless it is
     /// speculatable.
-    pub(super) fn logical(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> LowerResult<Operand> {
+    pub(super) fn logical(&mut self, op: Binary, a: &'m Expr, b: &'m Expr) -> LowerResult<CudaOperand> {
         let first = self.condition(a)?;
         let row = if op == Binary::LogicalAnd { Op::And } else { Op::Or };
         if let Some(known) = self.w.fold(&first) {
             let decided = (known.bits() != 0) == (op == Binary::LogicalOr);
-            return Ok(Operand::Tree(if decided { first } else { self.condition(b)? }));
+            return Ok(CudaOperand::Tree(if decided { first } else { self.condition(b)? }));
         }
         if self.is_speculatable(b) {
             let second = self.condition(b)?;
-            return Ok(Operand::Tree(Tree::op(row, vec![first, second])));
+            return Ok(CudaOperand::Tree(Tree::op(row, vec![first, second])));
         }
         let first = self.materialize(first);
         let local = self.new_local("both", Scalar::Bool.into(), &[Value::int(Scalar::Bool, 0)]);
@@ -155,7 +155,7 @@ impl<'m> Lowering<'m> {
         let then = self.w.b.close_block();
         self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
         second?;
-        Ok(Operand::Tree(Tree::emitted(self.w.b.read(local), Scalar::Bool)))
+        Ok(CudaOperand::Tree(Tree::emitted(self.w.b.read(local), Scalar::Bool)))
     }
 
     /// Type of an expression that is not evaluated.

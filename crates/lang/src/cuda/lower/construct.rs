@@ -2,7 +2,7 @@
 
 use bornite_ir::{AlgebraOp, IntRange, Scalar, Type, Value};
 
-use super::lvalue::Operand;
+use super::lvalue::CudaOperand;
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, TypeName};
@@ -16,26 +16,26 @@ impl<'m> Lowering<'m> {
         ty: &'m TypeName,
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let CType::Value(to) = self.c_type(ty)? else {
             return self.unsupported(span, "constructing a pointer like this", "");
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
-            return Ok(Operand::Tree(self.initializer(list, to)?));
+            return Ok(CudaOperand::Tree(self.initializer(list, to)?));
         }
         if let [one] = args {
             let tree = self.rvalue(one)?;
             if tree.scalar().is_some() && to.as_scalar().is_some() {
-                return Ok(Operand::Tree(self.explicit(tree, to, span)?));
+                return Ok(CudaOperand::Tree(self.explicit(tree, to, span)?));
             }
             if tree.ty == to {
-                return Ok(Operand::Tree(tree));
+                return Ok(CudaOperand::Tree(tree));
             }
         }
         if args.is_empty() && to.as_scalar().is_some() {
-            return Ok(Operand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
+            return Ok(CudaOperand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
         }
-        Ok(Operand::Tree(self.construct(args, to, span)?))
+        Ok(CudaOperand::Tree(self.construct(args, to, span)?))
     }
 
     /// Constructs a struct, vector or matrix from its components.

@@ -234,7 +234,7 @@ impl<'m> Lowering<'m> {
         let loop_stmts = self.w.b.close_block();
         self.w.stmt(IrStmt::Loop { body: loop_stmts });
         self.propagate_exit(&scope, body.span)?;
-        if failed { Err(super::Failed) } else { Ok(()) }
+        if failed { Err(super::LowerFailed) } else { Ok(()) }
     }
 
     pub(super) fn switch(&mut self, value: &'m Expr, cases: &'m [Case], span: SourceSpan) -> LowerResult {
@@ -332,7 +332,7 @@ impl<'m> Lowering<'m> {
         let body = self.w.b.close_block();
         self.w.stmt(IrStmt::Loop { body });
         self.propagate_exit(&scope, span)?;
-        if failed { Err(super::Failed) } else { Ok(()) }
+        if failed { Err(super::LowerFailed) } else { Ok(()) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use bornite_ir::{Op, Scalar, Type};
 
-use super::lvalue::{LocalArray, Lvalue, Operand, Pointer, Projection};
-use super::{Failed, LowerResult, Lowering};
+use super::lvalue::{LocalArray, Lvalue, CudaOperand, Pointer, Projection};
+use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
 use crate::cuda::lex::Symbol;
@@ -62,7 +62,7 @@ impl<'m> Lowering<'m> {
             Binary::Le => Op::Le,
             Binary::Gt => Op::Gt,
             Binary::Ge => Op::Ge,
-            Binary::LogicalAnd | Binary::LogicalOr | Binary::Comma => return Err(Failed),
+            Binary::LogicalAnd | Binary::LogicalOr | Binary::Comma => return Err(LowerFailed),
         };
         let integral = matches!(row, Op::Rem | Op::And | Op::Or | Op::Xor | Op::Shl | Op::Shr);
         if integral && (left.is_float() || right.is_float()) {
@@ -102,16 +102,16 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         if ty.base == Base::Void && ty.pointers == 0 {
             self.effect(inner)?;
-            return Ok(Operand::Void);
+            return Ok(CudaOperand::Void);
         }
         let to = self.c_type(ty)?;
         let operand = self.operand(inner)?;
         match (to, operand) {
             // Components of a named element: `((float*)&v[i])[k]`.
-            (CType::Pointer(Type::Scalar(to)), Operand::Pointer(pointer))
+            (CType::Pointer(Type::Scalar(to)), CudaOperand::Pointer(pointer))
                 if !ty.reference
                     && pointer.width == 1
                     && pointer.offset.is_some()
@@ -121,55 +121,55 @@ impl<'m> Lowering<'m> {
                     && let Some(name) = array_of(element) =>
             {
                 match self.element(pointer)? {
-                    Operand::Lvalue(lvalue) => {
+                    CudaOperand::Lvalue(lvalue) => {
                         let sizes = [lvalue.ty.component_count(&[]) as u64].into();
-                        Ok(Operand::LocalArray(LocalArray { lvalue, name, sizes }, vec![]))
+                        Ok(CudaOperand::LocalArray(LocalArray { lvalue, name, sizes }, vec![]))
                     }
-                    _ => Err(Failed),
+                    _ => Err(LowerFailed),
                 }
             }
             (CType::Pointer(to), operand) if !ty.reference => {
                 let constant = ty.constant;
                 Ok(match self.cast_pointer(operand, to, span)? {
-                    Operand::Pointer(pointer) => Operand::Pointer(Pointer { constant, ..pointer }),
+                    CudaOperand::Pointer(pointer) => CudaOperand::Pointer(Pointer { constant, ..pointer }),
                     other => other,
                 })
             }
             (CType::Value(to), operand) if ty.reference => {
                 let constant = self.is_const(ty);
                 Ok(match self.cast_reference(operand, to, span)? {
-                    Operand::Lvalue(lvalue) => Operand::Lvalue(Lvalue { constant, ..lvalue }),
+                    CudaOperand::Lvalue(lvalue) => CudaOperand::Lvalue(Lvalue { constant, ..lvalue }),
                     other => other,
                 })
             }
             (CType::Value(to), operand) => {
                 let tree = self.value_of(operand, inner.span)?;
-                Ok(Operand::Tree(self.explicit(tree, to, span)?))
+                Ok(CudaOperand::Tree(self.explicit(tree, to, span)?))
             }
             _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
-    fn cast_pointer(&mut self, operand: Operand, to: Type, span: SourceSpan) -> LowerResult<Operand> {
+    fn cast_pointer(&mut self, operand: CudaOperand, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         match (to, operand) {
-            (to, Operand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
-            (to, Operand::Address(lvalue)) if lvalue.ty == to => Ok(Operand::Address(lvalue)),
-            (Type::Scalar(to), Operand::Address(mut lvalue))
+            (to, CudaOperand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
+            (to, CudaOperand::Address(lvalue)) if lvalue.ty == to => Ok(CudaOperand::Address(lvalue)),
+            (Type::Scalar(to), CudaOperand::Address(mut lvalue))
                 if lvalue.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
             {
                 lvalue.path.push(Projection::Reinterpret(to));
-                Ok(Operand::Address(Lvalue { ty: to.into(), ..lvalue }))
+                Ok(CudaOperand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
             _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }
 
     /// Reinterprets the bits: `reinterpret_cast<int&>(x)` is `*(int*)&x`.
-    fn cast_reference(&mut self, operand: Operand, to: Type, span: SourceSpan) -> LowerResult<Operand> {
+    fn cast_reference(&mut self, operand: CudaOperand, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
-            Operand::Tree(tree) => match (tree.scalar(), to.as_scalar()) {
-                _ if tree.ty == to => Ok(Operand::Tree(tree)),
-                (Some(from), Some(to)) if same_width(from, to) => Ok(Operand::Tree(tree.reinterpret(to))),
+            CudaOperand::Tree(tree) => match (tree.scalar(), to.as_scalar()) {
+                _ if tree.ty == to => Ok(CudaOperand::Tree(tree)),
+                (Some(from), Some(to)) if same_width(from, to) => Ok(CudaOperand::Tree(tree.reinterpret(to))),
                 _ => {
                     let (from, to) = (self.type_name(tree.ty), self.type_name(to));
                     self.unsupported(
@@ -179,11 +179,11 @@ impl<'m> Lowering<'m> {
                     )
                 }
             },
-            Operand::Lvalue(lvalue) if lvalue.ty == to => Ok(Operand::Lvalue(lvalue)),
-            Operand::Lvalue(_) => {
+            CudaOperand::Lvalue(lvalue) if lvalue.ty == to => Ok(CudaOperand::Lvalue(lvalue)),
+            CudaOperand::Lvalue(_) => {
                 let pointer = self.address(operand, span)?;
                 let cast_type = self.cast_pointer(pointer, to, span)?;
-                Ok(Operand::Lvalue(self.pointee(cast_type, span)?))
+                Ok(CudaOperand::Lvalue(self.pointee(cast_type, span)?))
             }
             _ => self.unsupported(span, "a reference to something other than a variable or element", ""),
         }
@@ -198,24 +198,24 @@ impl<'m> Lowering<'m> {
     }
 
     /// Casts a pointer to scalars to vectors of them, or back, or to scalars of the same width.
-    pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
             return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
         }
         let pointer = Pointer { sizes: [].into(), ..pointer };
         let scalar = pointer.ty.element();
         match (pointer.ty, to) {
-            (from, to) if from == to => Ok(Operand::Pointer(Pointer { cast_type: None, ..pointer })),
+            (from, to) if from == to => Ok(CudaOperand::Pointer(Pointer { cast_type: None, ..pointer })),
             (Type::Scalar(from), Type::Vector(scalar, n))
                 if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
             {
-                Ok(Operand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
+                Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
             }
             (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
-                Ok(Operand::Pointer(Pointer { ty: to.into(), width: 1, cast_type: None, ..pointer }))
+                Ok(CudaOperand::Pointer(Pointer { ty: to.into(), width: 1, cast_type: None, ..pointer }))
             }
             (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
-                Ok(Operand::Pointer(Pointer { cast_type: Some(to), ..pointer }))
+                Ok(CudaOperand::Pointer(Pointer { cast_type: Some(to), ..pointer }))
             }
             _ => {
                 let (from, to) = (self.type_name(pointer.pointee_type()), self.type_name(to));

@@ -7,7 +7,7 @@ use foldhash::{HashMap, HashMapExt};
 
 /// Type that a function computes in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum ComputeType {
+pub enum MathType {
     /// Always this type.
     Only(Scalar),
     /// `float` if all arguments are at most 32 bits wide, otherwise `double`.
@@ -15,18 +15,18 @@ pub enum ComputeType {
 }
 
 /// Functions that are a single op.
-pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
-    static ROWS: OnceLock<HashMap<&'static str, (Op, ComputeType)>> = OnceLock::new();
+pub fn op_table() -> &'static HashMap<&'static str, (Op, MathType)> {
+    static ROWS: OnceLock<HashMap<&'static str, (Op, MathType)>> = OnceLock::new();
     ROWS.get_or_init(|| {
         let mut all = HashMap::new();
         for &op in Op::ALL {
             if let Some(native) = op.row().native {
-                all.insert(native.f32, (op, ComputeType::Only(Scalar::F32)));
-                all.insert(native.f64, (op, ComputeType::Overloaded));
+                all.insert(native.f32, (op, MathType::Only(Scalar::F32)));
+                all.insert(native.f64, (op, MathType::Overloaded));
             }
         }
         let single = |op, names: &[&'static str]| {
-            names.iter().map(move |name| (*name, (op, ComputeType::Only(Scalar::F32)))).collect::<Vec<_>>()
+            names.iter().map(move |name| (*name, (op, MathType::Only(Scalar::F32)))).collect::<Vec<_>>()
         };
         for (op, float, double) in [
             (Op::Abs, "fabsf", "fabs"),
@@ -38,8 +38,8 @@ pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
             (Op::Fma, "fmaf", "fma"),
             (Op::Copysign, "copysignf", "copysign"),
         ] {
-            all.insert(float, (op, ComputeType::Only(Scalar::F32)));
-            all.insert(double, (op, ComputeType::Overloaded));
+            all.insert(float, (op, MathType::Only(Scalar::F32)));
+            all.insert(double, (op, MathType::Overloaded));
         }
         all.extend(single(Op::Sqrt, &["__fsqrt_rn"]));
         all.extend(single(Op::Rsqrt, &["__frsqrt_rn"]));
@@ -64,7 +64,7 @@ pub fn op_table() -> &'static HashMap<&'static str, (Op, ComputeType)> {
             (Op::Div, "__ddiv_rn"),
             (Op::Fma, "__fma_rn"),
         ] {
-            all.insert(name, (op, ComputeType::Only(Scalar::F64)));
+            all.insert(name, (op, MathType::Only(Scalar::F64)));
         }
         all
     })

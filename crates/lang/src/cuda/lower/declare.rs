@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer};
+use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, CudaOperand, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};
@@ -18,7 +18,7 @@ impl<'m> Lowering<'m> {
         let binding = self.declare_binding(storage, declared);
         let failed = binding.is_err();
         self.bind(declared.name, binding.unwrap_or(Binding::Poison));
-        if failed { Err(super::Failed) } else { Ok(()) }
+        if failed { Err(super::LowerFailed) } else { Ok(()) }
     }
 
     fn declare_binding(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
@@ -99,12 +99,12 @@ impl<'m> Lowering<'m> {
         d.ty.constant || self.is_const(&d.ty)
     }
 
-    fn declare_pointer(&mut self, d: &'m Declarator, operand: Operand, to: Option<Type>) -> LowerResult<Binding> {
+    fn declare_pointer(&mut self, d: &'m Declarator, operand: CudaOperand, to: Option<Type>) -> LowerResult<Binding> {
         match operand {
-            Operand::Pointer(pointer) if pointer.dims.is_some() => {
+            CudaOperand::Pointer(pointer) if pointer.dims.is_some() => {
                 self.unsupported(d.span, "a second pointer to a multidimensional array", "")
             }
-            Operand::Pointer(pointer) => {
+            CudaOperand::Pointer(pointer) => {
                 if let Some(to) = to.filter(|to| *to != pointer.pointee_type()) {
                     let (found, expected) = (self.type_name(pointer.pointee_type()), self.type_name(to));
                     let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
@@ -123,17 +123,17 @@ impl<'m> Lowering<'m> {
                 let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
             }
-            Operand::Address(lvalue) => {
+            CudaOperand::Address(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || d.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            Operand::LocalArray(mut local_array, at) if at.is_empty() && local_array.sizes.len() == 1 => {
+            CudaOperand::LocalArray(mut local_array, at) if at.is_empty() && local_array.sizes.len() == 1 => {
                 self.check_const(d, local_array.lvalue.constant)?;
                 local_array.lvalue.constant |= d.ty.constant;
                 Ok(Binding::LocalArray(local_array))
             }
-            Operand::Null => {
+            CudaOperand::Null => {
                 self.unsupported(d.span, "a pointer initialized with 'nullptr'", "initialize it where it is declared")
             }
             _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
@@ -145,12 +145,12 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
-            Operand::Lvalue(lvalue) => {
+            CudaOperand::Lvalue(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || self.is_const_target(d);
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
-            Operand::Tree(tree) if d.ty.constant => {
+            CudaOperand::Tree(tree) if d.ty.constant => {
                 let tree = self.materialize(tree);
                 Ok(Binding::Value(tree))
             }
@@ -163,7 +163,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "'auto' needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
-            operand @ (Operand::Pointer(_) | Operand::Address(_)) => self.declare_pointer(d, operand, None),
+            operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
             operand => {
                 let tree = self.value_of(operand, init.span)?;
                 self.bind_variable(d, tree)
@@ -305,7 +305,7 @@ impl<'m> Lowering<'m> {
         let CType::Value(ty) = self.c_type(&d.ty)? else { return Ok(false) };
         let whole = self.initializer(init, ty)?;
         self.bind(d.name, Binding::Value(whole.clone()));
-        let Operand::Lvalue(lvalue) = self.operand(target)? else { return Ok(false) };
+        let CudaOperand::Lvalue(lvalue) = self.operand(target)? else { return Ok(false) };
         let [super::lvalue::Projection::Field(at)] = lvalue.path[..] else { return Ok(false) };
         let part = self.rvalue(value)?;
         let part = self.convert(part, lvalue.ty, value.span)?;

@@ -4,8 +4,8 @@
 use bornite_ir::{Op, Scalar, Value};
 
 use super::index::Index;
-use super::lvalue::{Lvalue, LvalueRoot, Operand, Pointer, Projection};
-use super::{Binding, Failed, LowerResult, Lowering};
+use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Pointer, Projection};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Symbol;
@@ -34,14 +34,14 @@ impl<'m> Lowering<'m> {
     pub(super) fn condition(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
         // Pointers are never null in a launch.
-        if let Operand::Pointer(_) = operand {
+        if let CudaOperand::Pointer(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 1));
         }
         let tree = self.value_of(operand, expr.span)?;
         self.convert(tree, Scalar::Bool.into(), expr.span)
     }
 
-    pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<Operand> {
+    pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
         self.steps += 1;
         if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(
@@ -52,9 +52,9 @@ impl<'m> Lowering<'m> {
             );
         }
         match &expr.kind {
-            ExprKind::Number { value, .. } => Ok(Operand::Tree(Tree::constant(*value))),
+            ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
             ExprKind::Str => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
-            ExprKind::Null => Ok(Operand::Null),
+            ExprKind::Null => Ok(CudaOperand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
             ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
@@ -81,7 +81,7 @@ impl<'m> Lowering<'m> {
                     CType::Pointer(_) => 8,
                     CType::Void => 1,
                 };
-                Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
+                Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
             ExprKind::SizeOfExpr(value) => {
                 let (mark, locals) = (self.w.b.mark(), self.locals);
@@ -89,53 +89,53 @@ impl<'m> Lowering<'m> {
                 self.w.rollback(&mark);
                 self.locals = locals;
                 let bytes = match operand? {
-                    Operand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
-                    Operand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
-                    Operand::LocalArray(local_array, at) if at.is_empty() => local_array.lvalue.ty.bytes(&[]),
-                    Operand::ConstArray(table, at) if at.is_empty() => {
+                    CudaOperand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
+                    CudaOperand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
+                    CudaOperand::LocalArray(local_array, at) if at.is_empty() => local_array.lvalue.ty.bytes(&[]),
+                    CudaOperand::ConstArray(table, at) if at.is_empty() => {
                         table.values.len() * table.values[0].scalar().bytes()
                     }
                     _ => return self.unsupported(expr.span, "'sizeof' of this expression", "name a type"),
                 };
-                Ok(Operand::Tree(Tree::int(Scalar::U64, bytes as i64)))
+                Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
         }
     }
 
-    pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
         let binding = match self.lookup(name) {
             Some(binding) => Some(binding),
             None => self.global(name, span)?,
         };
         Ok(match binding {
-            Some(Binding::Value(tree)) => Operand::Tree(tree),
+            Some(Binding::Value(tree)) => CudaOperand::Tree(tree),
             Some(Binding::Local(local, ty)) => {
-                Operand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
+                CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Some(Binding::LocalArray(local_array)) => Operand::LocalArray(local_array, vec![]),
-            Some(Binding::ConstArray(table)) => Operand::ConstArray(table, vec![]),
+            Some(Binding::LocalArray(local_array)) => CudaOperand::LocalArray(local_array, vec![]),
+            Some(Binding::ConstArray(table)) => CudaOperand::ConstArray(table, vec![]),
             Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
-            Some(Binding::Pointer(pointer)) => Operand::Pointer(pointer),
+            Some(Binding::Pointer(pointer)) => CudaOperand::Pointer(pointer),
             Some(Binding::MovingPointer(pointer, local)) => {
                 let at = self.w.b.read(local);
-                Operand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })
+                CudaOperand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })
             }
-            Some(Binding::Lvalue(lvalue)) => Operand::Lvalue(lvalue),
-            Some(Binding::Address(lvalue)) => Operand::Address(lvalue),
-            Some(Binding::Poison) => return Err(Failed),
+            Some(Binding::Lvalue(lvalue)) => CudaOperand::Lvalue(lvalue),
+            Some(Binding::Address(lvalue)) => CudaOperand::Address(lvalue),
+            Some(Binding::Poison) => return Err(LowerFailed),
             Some(Binding::Type(_)) => return self.fail(span, "expected a value, found a type", "", ""),
             None => return self.builtin_constant(name, span),
         })
     }
 
     /// Constants that CUDA and the C++ library define.
-    pub(super) fn builtin_constant(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Operand> {
-        let float = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F32, value))));
-        let double = |value: f64| Ok(Operand::Tree(Tree::constant(Value::from_f64(Scalar::F64, value))));
-        let int = |scalar, value| Ok(Operand::Tree(Tree::int(scalar, value)));
+    pub(super) fn builtin_constant(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
+        let float = |value: f64| Ok(CudaOperand::Tree(Tree::constant(Value::from_f64(Scalar::F32, value))));
+        let double = |value: f64| Ok(CudaOperand::Tree(Tree::constant(Value::from_f64(Scalar::F64, value))));
+        let int = |scalar, value| Ok(CudaOperand::Tree(Tree::int(scalar, value)));
         match self.text(name) {
             "warpSize" => int(Scalar::I32, 32),
-            "NULL" => Ok(Operand::Null),
+            "NULL" => Ok(CudaOperand::Null),
             "INFINITY" | "HUGE_VALF" | "CUDART_INF_F" => float(f64::INFINITY),
             "NAN" | "CUDART_NAN_F" => float(f64::NAN),
             "FLT_MAX" => float(f32::MAX as f64),
@@ -180,7 +180,7 @@ impl<'m> Lowering<'m> {
             .min_by_key(|name| distance(name, text))
     }
 
-    pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         match op {
             Unary::Address => {
                 let operand = self.operand(inner)?;
@@ -188,13 +188,13 @@ impl<'m> Lowering<'m> {
             }
             Unary::Deref => {
                 let pointer = self.operand(inner)?;
-                return Ok(Operand::Lvalue(self.pointee(pointer, span)?));
+                return Ok(CudaOperand::Lvalue(self.pointee(pointer, span)?));
             }
             _ => {}
         }
         if op == Unary::Not {
             let condition = self.condition(inner)?;
-            return Ok(Operand::Tree(Tree::op(Op::Not, vec![condition])));
+            return Ok(CudaOperand::Tree(Tree::op(Op::Not, vec![condition])));
         }
         let tree = self.rvalue(inner)?;
         let Some(scalar) = tree.scalar() else {
@@ -202,7 +202,7 @@ impl<'m> Lowering<'m> {
             let what = format!("invalid operand of type '{}'", self.type_name(tree.ty));
             return self.fail(span, what, "expected a number", "apply it to each component");
         };
-        Ok(Operand::Tree(match op {
+        Ok(CudaOperand::Tree(match op {
             Unary::Plus => tree.cast(promoted(scalar)),
             Unary::Minus => {
                 let tree = self.convert_scalar(tree, promoted(scalar));
@@ -214,9 +214,9 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers `&operand`.
-    pub(super) fn address(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn address(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
-            Operand::Lvalue(Lvalue {
+            CudaOperand::Lvalue(Lvalue {
                 root: LvalueRoot::Element { view, mut at, range, width, element },
                 path,
                 constant,
@@ -228,10 +228,10 @@ impl<'m> Lowering<'m> {
                     path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
                 let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
                 let pointer = Pointer { constant, ..Pointer::to_view(view, element, rank, false, &[]) };
-                Ok(Operand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
+                Ok(CudaOperand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
             }
-            Operand::Lvalue(lvalue) => Ok(Operand::Address(lvalue)),
-            pointer @ Operand::Pointer(_) => Ok(pointer),
+            CudaOperand::Lvalue(lvalue) => Ok(CudaOperand::Address(lvalue)),
+            pointer @ CudaOperand::Pointer(_) => Ok(pointer),
             _ => self.fail(span, "cannot take the address of this expression", "not a variable or element", ""),
         }
     }
@@ -242,7 +242,7 @@ impl<'m> Lowering<'m> {
         a: &'m Expr,
         b: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         match op {
             Binary::Comma => {
                 self.effect(a)?;
@@ -252,16 +252,16 @@ impl<'m> Lowering<'m> {
             _ => {}
         }
         let left = self.operand(a)?;
-        if let Operand::Pointer(pointer) = left {
+        if let CudaOperand::Pointer(pointer) = left {
             return self.pointer_arithmetic(op, pointer, b, span);
         }
-        if let Operand::Null = left {
+        if let CudaOperand::Null = left {
             return match (self.operand(b)?, op) {
-                (Operand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
+                (CudaOperand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
                 _ => self.unsupported(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
-        if let (Operand::LocalArray(..) | Operand::ConstArray(..) | Operand::Address(_), Binary::Add | Binary::Sub) =
+        if let (CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_), Binary::Add | Binary::Sub) =
             (&left, op)
         {
             let what = "pointer arithmetic on a local variable or array";
@@ -269,12 +269,12 @@ impl<'m> Lowering<'m> {
         }
         let left = self.value_of(left, a.span)?;
         let right = self.operand(b)?;
-        if let (Operand::Pointer(pointer), Binary::Add) = (&right, op) {
+        if let (CudaOperand::Pointer(pointer), Binary::Add) = (&right, op) {
             if pointer.has_rows() {
                 return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
             }
             let by = self.lower_index(left, a.span)?;
-            return Ok(Operand::Pointer(self.offset_by(pointer.clone(), by)));
+            return Ok(CudaOperand::Pointer(self.offset_by(pointer.clone(), by)));
         }
         let right = self.value_of(right, b.span)?;
         // The CUDA printer negates wrapping integers as `0 - x` and converts to bool as `x != 0`.
@@ -282,15 +282,15 @@ impl<'m> Lowering<'m> {
             && (op, value) == (Binary::Sub, Value::int(Scalar::I32, 0))
             && matches!(right.scalar(), Some(Scalar::U32 | Scalar::U64))
         {
-            return Ok(Operand::Tree(Tree::op(Op::Neg, vec![right])));
+            return Ok(CudaOperand::Tree(Tree::op(Op::Neg, vec![right])));
         }
         if let ExprKind::Number { value, hex: false } = b.kind
             && (op, value) == (Binary::Ne, Value::int(Scalar::I32, 0))
             && left.scalar().is_some_and(|scalar| scalar != Scalar::Bool)
         {
-            return Ok(Operand::Tree(left.cast(Scalar::Bool)));
+            return Ok(CudaOperand::Tree(left.cast(Scalar::Bool)));
         }
-        Ok(Operand::Tree(self.binary(op, left, right, span)?))
+        Ok(CudaOperand::Tree(self.binary(op, left, right, span)?))
     }
 
     pub(super) fn pointer_arithmetic(
@@ -299,20 +299,20 @@ impl<'m> Lowering<'m> {
         pointer: Pointer,
         b: &'m Expr,
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let right = self.operand(b)?;
         if pointer.has_rows() && matches!(op, Binary::Add | Binary::Sub) {
             return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
-        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, Operand::Null)) {
+        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null)) {
             return Ok(never_null(op));
         }
-        if let Operand::Pointer(other) = right {
+        if let CudaOperand::Pointer(other) = right {
             if other.view != pointer.view || other.prefix != pointer.prefix {
                 return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
-            return Ok(Operand::Tree(self.pointer_pair(op, pointer, other, span)?));
+            return Ok(CudaOperand::Tree(self.pointer_pair(op, pointer, other, span)?));
         }
         let by = self.value_of(right, b.span)?;
         if !matches!(op, Binary::Add | Binary::Sub) {
@@ -321,11 +321,11 @@ impl<'m> Lowering<'m> {
         }
         let by = self.lower_index(by, b.span)?;
         match op {
-            Binary::Add => Ok(Operand::Pointer(self.offset_by(pointer, by))),
+            Binary::Add => Ok(CudaOperand::Pointer(self.offset_by(pointer, by))),
             _ => {
                 let Index { tree, range } = by;
                 let back = Index { tree: Tree::op(Op::Neg, vec![tree]), range: range.negated() };
-                Ok(Operand::Pointer(self.offset_by(pointer, back)))
+                Ok(CudaOperand::Pointer(self.offset_by(pointer, back)))
             }
         }
     }
@@ -363,8 +363,8 @@ impl<'m> Lowering<'m> {
 }
 
 /// A pointer compared with `nullptr`: pointers are never null in a launch.
-fn never_null(op: Binary) -> Operand {
-    Operand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
+fn never_null(op: Binary) -> CudaOperand {
+    CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
 /// Edit distance of two names.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
-use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, Operand, Pointer, Projection};
+use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, CudaOperand, Pointer, Projection};
 use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -74,10 +74,10 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers indexing: to an element, or to a row of a multidimensional array.
-    pub(super) fn index_into(&mut self, base: Operand, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn index_into(&mut self, base: CudaOperand, index: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         match base {
-            Operand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
-            Operand::Pointer(mut pointer) => {
+            CudaOperand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
+            CudaOperand::Pointer(mut pointer) => {
                 if pointer.single {
                     return self.fail(span, "a single value cannot be indexed", "not an array", "");
                 }
@@ -91,18 +91,18 @@ impl<'m> Lowering<'m> {
                     let offset_by = self.offset_by(pointer, at);
                     let last = rest.is_empty();
                     let offset_by = Pointer { sizes: rest, ..offset_by };
-                    return if last { self.element(offset_by) } else { Ok(Operand::Pointer(offset_by)) };
+                    return if last { self.element(offset_by) } else { Ok(CudaOperand::Pointer(offset_by)) };
                 }
                 let at = self.lower_index(at, index.span)?;
                 if pointer.prefix.len() + 1 < pointer.rank {
                     self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
                     pointer.prefix.push(self.w.emit(&at.tree));
-                    return Ok(Operand::Pointer(pointer));
+                    return Ok(CudaOperand::Pointer(pointer));
                 }
                 let pointer = self.offset_by(pointer, at);
                 self.element(pointer)
             }
-            Operand::LocalArray(local_array, mut at) => {
+            CudaOperand::LocalArray(local_array, mut at) => {
                 let tree = self.rvalue(index)?;
                 let size = local_array.sizes[at.len()];
                 let of = self.text(local_array.name);
@@ -114,7 +114,7 @@ impl<'m> Lowering<'m> {
                     false => self.checked_index(tree, size, of, index.span)?,
                 });
                 if at.len() < local_array.sizes.len() {
-                    return Ok(Operand::LocalArray(local_array, at));
+                    return Ok(CudaOperand::LocalArray(local_array, at));
                 }
                 let LocalArray { lvalue, sizes, .. } = local_array;
                 let flat_index = self.flatten_index(&at, &sizes);
@@ -127,30 +127,30 @@ impl<'m> Lowering<'m> {
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
                 path.push(step);
-                Ok(Operand::Lvalue(Lvalue { path, ty: scalar.into(), ..lvalue }))
+                Ok(CudaOperand::Lvalue(Lvalue { path, ty: scalar.into(), ..lvalue }))
             }
-            Operand::ConstArray(table, mut at) => {
+            CudaOperand::ConstArray(table, mut at) => {
                 let tree = self.rvalue(index)?;
                 let size = table.sizes[at.len()];
                 let of = self.text(table.name);
                 at.push(self.checked_index(tree, size, of, index.span)?);
                 if at.len() < table.sizes.len() {
-                    return Ok(Operand::ConstArray(table, at));
+                    return Ok(CudaOperand::ConstArray(table, at));
                 }
                 let flat_index = self.flatten_index(&at, &table.sizes);
-                Ok(Operand::Tree(self.const_array_element(&table, flat_index, span)?))
+                Ok(CudaOperand::Tree(self.const_array_element(&table, flat_index, span)?))
             }
-            Operand::Address(lvalue) => {
+            CudaOperand::Address(lvalue) => {
                 let at = self.rvalue(index)?;
                 match self.w.fold(&at) {
-                    Some(at) if at.bits() == 0 => Ok(Operand::Lvalue(lvalue)),
+                    Some(at) if at.bits() == 0 => Ok(CudaOperand::Lvalue(lvalue)),
                     _ => {
                         let what = "indexing a pointer to a single variable";
                         self.unsupported(span, what, "index the array itself")
                     }
                 }
             }
-            Operand::Lvalue(_) | Operand::Tree(_) | Operand::Void | Operand::Null => {
+            CudaOperand::Lvalue(_) | CudaOperand::Tree(_) | CudaOperand::Void | CudaOperand::Null => {
                 self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
             }
         }
@@ -231,7 +231,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Dereferences a pointer.
-    pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<Operand> {
+    pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<CudaOperand> {
         let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
@@ -242,7 +242,7 @@ impl<'m> Lowering<'m> {
         self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(view, at.len()));
         at.push(self.w.emit(&offset.unwrap_or(zero)));
         let path = cast_type.map(Projection::Reinterpret).into_iter().collect();
-        Ok(Operand::Lvalue(Lvalue {
+        Ok(CudaOperand::Lvalue(Lvalue {
             root: LvalueRoot::Element { view, at, range, width, element: ty },
             path,
             ty: cast_type.map_or(ty, Into::into),
@@ -259,7 +259,7 @@ impl<'m> Lowering<'m> {
 
     /// Lowers an index into a strided or multidimensional view in the CUDA printer's form: `i * 12
     /// + j * n + k`.
-    fn index_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: SourceSpan) -> LowerResult<Operand> {
+    fn index_by_dims(&mut self, pointer: Pointer, index: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         let dims = pointer.dims.clone().unwrap_or_default();
         let steps: Vec<&Dim> = dims.iter().filter(|dim| dim.stride != Extent::Const(0)).collect();
         let mut terms = vec![];
@@ -311,6 +311,6 @@ impl<'m> Lowering<'m> {
             width: 1,
             element: ty,
         };
-        Ok(Operand::Lvalue(Lvalue { root, path: vec![], ty, constant: pointer.constant }))
+        Ok(CudaOperand::Lvalue(Lvalue { root, path: vec![], ty, constant: pointer.constant }))
     }
 }

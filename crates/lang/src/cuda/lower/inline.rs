@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bornite_ir::{Scalar, Stmt as IrStmt, Value};
 
 use super::call::MAX_CALLS;
-use super::lvalue::{Lvalue, Operand, Pointer};
-use super::{Binding, BoundArg, CodeKind, ControlScope, Failed, Inline, LowerResult, Lowering, ScopeKind, scan};
+use super::lvalue::{Lvalue, CudaOperand, Pointer};
+use super::{Binding, BoundArg, CodeKind, ControlScope, LowerFailed, Inline, LowerResult, Lowering, ScopeKind, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::cuda::types::CType;
@@ -18,10 +18,10 @@ impl<'m> Lowering<'m> {
         &mut self,
         n: usize,
         bound: &[BoundArg],
-        operands: Vec<Operand>,
+        operands: Vec<CudaOperand>,
         args: &[&'m Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
         let again = self.inlines.iter().any(|inline| inline.function == n && inline.bound == bound);
         if self.inlines.len() > MAX_CALLS || again {
@@ -68,29 +68,29 @@ impl<'m> Lowering<'m> {
         &mut self,
         param: &'m Declarator,
         ty: CType,
-        operand: Operand,
+        operand: CudaOperand,
         arg: &'m Expr,
         assigned: bool,
     ) -> LowerResult<Binding> {
         let text = self.text(param.name);
         if let CType::Pointer(_) = ty {
             let is_const = match &operand {
-                Operand::Pointer(pointer) => pointer.constant,
-                Operand::Address(lvalue) => lvalue.constant,
-                Operand::LocalArray(local_array, _) => local_array.lvalue.constant,
+                CudaOperand::Pointer(pointer) => pointer.constant,
+                CudaOperand::Address(lvalue) => lvalue.constant,
+                CudaOperand::LocalArray(local_array, _) => local_array.lvalue.constant,
                 _ => false,
             };
             self.check_const(param, is_const)?;
         }
         match (ty, operand) {
-            (CType::Value(ty), Operand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
+            (CType::Value(ty), CudaOperand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
-            (CType::Value(_), Operand::Lvalue(_)) if param.ty.reference && !param.ty.constant => {
+            (CType::Value(_), CudaOperand::Lvalue(_)) if param.ty.reference && !param.ty.constant => {
                 self.fail(arg.span, format!("reference parameter '{text}' has another type"), "", "")
             }
-            (CType::Value(_), Operand::Tree(_)) if param.ty.reference && !param.ty.constant => {
+            (CType::Value(_), CudaOperand::Tree(_)) if param.ty.reference && !param.ty.constant => {
                 self.fail(arg.span, format!("reference parameter '{text}' needs a variable"), "a temporary value", "")
             }
             (CType::Value(ty), operand) => {
@@ -99,7 +99,7 @@ impl<'m> Lowering<'m> {
                 let value = Binding::Value(self.materialize(tree));
                 Ok(if assigned { self.bind_mutable_param(text, &param.ty, value) } else { value })
             }
-            (CType::Pointer(to), Operand::Pointer(pointer)) if pointer.pointee_type() == to => {
+            (CType::Pointer(to), CudaOperand::Pointer(pointer)) if pointer.pointee_type() == to => {
                 if param.ty.reference && assigned {
                     return self.same_pointer(arg);
                 }
@@ -111,18 +111,18 @@ impl<'m> Lowering<'m> {
                 let moves = assigned && !param.ty.is_const_pointer;
                 Ok(if moves { self.bind_moving_pointer(text, pointer) } else { Binding::Pointer(pointer) })
             }
-            (CType::Pointer(to), Operand::Address(lvalue)) if lvalue.ty == to => {
+            (CType::Pointer(to), CudaOperand::Address(lvalue)) if lvalue.ty == to => {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            (CType::Pointer(to), Operand::LocalArray(mut local_array, at))
+            (CType::Pointer(to), CudaOperand::LocalArray(mut local_array, at))
                 if at.is_empty() && to.as_scalar() == local_array.lvalue.ty.element() =>
             {
                 local_array.lvalue.constant |= param.ty.constant;
                 Ok(Binding::LocalArray(local_array))
             }
-            (CType::Pointer(_), Operand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
-            (CType::Pointer(_), Operand::Null) => {
+            (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
+            (CType::Pointer(_), CudaOperand::Null) => {
                 self.unsupported(arg.span, "'nullptr' as an argument", "pass an array")
             }
             _ => {
@@ -144,7 +144,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers the body of an inlined function and returns its value.
-    fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<Operand> {
+    fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
         let result = match result {
             CType::Value(ty) => Some(ty),
@@ -170,15 +170,15 @@ impl<'m> Lowering<'m> {
             let failed = self.sequence(before).is_err();
             let value = match (last, result) {
                 (Some(value), Some(ty)) => {
-                    self.initializer(value, ty).map(|tree| Operand::Tree(self.materialize(tree)))
+                    self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
                 }
-                (Some(value), None) => self.effect(value).map(|()| Operand::Void),
-                (None, Some(ty)) => Ok(Operand::Tree(self.zero(ty))),
-                (None, None) => Ok(Operand::Void),
+                (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
+                (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
+                (None, None) => Ok(CudaOperand::Void),
             };
             self.scope.truncate(mark);
             self.inlines.pop();
-            return if failed { Err(Failed) } else { value };
+            return if failed { Err(LowerFailed) } else { value };
         }
         let result = result.map(|ty| {
             let zeros = self.zeros(ty);
@@ -212,8 +212,8 @@ impl<'m> Lowering<'m> {
         self.inlines.pop();
         done?;
         Ok(match result {
-            Some((local, ty)) => Operand::Tree(Tree::emitted(self.w.b.read(local), ty)),
-            None => Operand::Void,
+            Some((local, ty)) => CudaOperand::Tree(Tree::emitted(self.w.b.read(local), ty)),
+            None => CudaOperand::Void,
         })
     }
 }

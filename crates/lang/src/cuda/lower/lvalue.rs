@@ -142,7 +142,7 @@ pub struct ConstArray {
 }
 
 /// Result of lowering an expression.
-pub enum Operand {
+pub enum CudaOperand {
     Void,
     Tree(Tree),
     Lvalue(Lvalue),
@@ -159,16 +159,16 @@ pub enum Operand {
 
 impl<'m> Lowering<'m> {
     /// Converts an operand to its value.
-    pub(super) fn value_of(&mut self, operand: Operand, span: SourceSpan) -> LowerResult<Tree> {
+    pub(super) fn value_of(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<Tree> {
         match operand {
-            Operand::Tree(tree) => Ok(tree),
-            Operand::Lvalue(lvalue) => self.read(&lvalue, span),
-            Operand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
-            Operand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
-            Operand::Pointer(_) | Operand::Address(_) => {
+            CudaOperand::Tree(tree) => Ok(tree),
+            CudaOperand::Lvalue(lvalue) => self.read(&lvalue, span),
+            CudaOperand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
+            CudaOperand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
+            CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
             }
-            Operand::LocalArray(..) | Operand::ConstArray(..) => {
+            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(span, "expected a number, found an array", "an array", "write one of its elements")
             }
         }

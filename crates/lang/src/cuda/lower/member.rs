@@ -2,8 +2,8 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::lvalue::{LocalArray, Lvalue, LvalueRoot, Operand, Projection};
-use super::{Failed, LowerResult, Lowering};
+use super::lvalue::{LocalArray, Lvalue, LvalueRoot, CudaOperand, Projection};
+use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
 use crate::cuda::lex::Symbol;
@@ -11,15 +11,15 @@ use crate::lower::{Node, Tree};
 
 impl<'m> Lowering<'m> {
     /// Dereferences a pointer operand.
-    pub(super) fn pointee(&mut self, pointer: Operand, span: SourceSpan) -> LowerResult<Lvalue> {
+    pub(super) fn pointee(&mut self, pointer: CudaOperand, span: SourceSpan) -> LowerResult<Lvalue> {
         match pointer {
-            Operand::Pointer(pointer) => match self.element(pointer)? {
-                Operand::Lvalue(lvalue) => Ok(lvalue),
-                _ => Err(Failed),
+            CudaOperand::Pointer(pointer) => match self.element(pointer)? {
+                CudaOperand::Lvalue(lvalue) => Ok(lvalue),
+                _ => Err(LowerFailed),
             },
-            Operand::Address(lvalue) => Ok(lvalue),
+            CudaOperand::Address(lvalue) => Ok(lvalue),
             // An array decays to a pointer to its first element.
-            Operand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+            CudaOperand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
                 path.push(Projection::Field(0));
@@ -29,7 +29,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn member(&mut self, whole: &'m Expr, member: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
         if let ExprKind::Name(name) = whole.kind
             && self.lookup(name).is_none()
             && let text @ ("threadIdx" | "blockIdx" | "blockDim" | "gridDim") = self.text(name)
@@ -64,19 +64,19 @@ impl<'m> Lowering<'m> {
                 _ => None,
             };
             let known = size.filter(|_| !self.request.round_trip).map(|n| Tree::int(self.index_type, n as i64));
-            return Ok(Operand::Tree(match known {
+            return Ok(CudaOperand::Tree(match known {
                 Some(size) => self.convert(size, Scalar::U32.into(), span)?,
                 None => value.cast(Scalar::U32),
             }));
         }
         match self.operand(whole)? {
-            Operand::Lvalue(lvalue) => self.member_of(lvalue, member, span),
-            Operand::Tree(tree) => self.member_of(
+            CudaOperand::Lvalue(lvalue) => self.member_of(lvalue, member, span),
+            CudaOperand::Tree(tree) => self.member_of(
                 Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: false },
                 member,
                 span,
             ),
-            Operand::Pointer(_) | Operand::Address(_) => {
+            CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "a pointer has no members", "a pointer", "use '->'")
             }
             _ => self.fail(span, "this expression has no members", "", ""),
@@ -84,14 +84,14 @@ impl<'m> Lowering<'m> {
     }
 
     /// Selects a field or component of an lvalue.
-    pub(super) fn member_of(&mut self, lvalue: Lvalue, member: Symbol, span: SourceSpan) -> LowerResult<Operand> {
+    pub(super) fn member_of(&mut self, lvalue: Lvalue, member: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
         let text = self.text(member);
         // The CUDA printer's names for the components of large vectors and of matrices.
         match (lvalue.ty, text) {
             (Type::Vector(_, n), "v") if n > 4 => {
-                return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![]));
+                return Ok(CudaOperand::LocalArray(as_local_array(lvalue, member), vec![]));
             }
-            (Type::Matrix(..), "m") => return Ok(Operand::LocalArray(as_local_array(lvalue, member), vec![])),
+            (Type::Matrix(..), "m") => return Ok(CudaOperand::LocalArray(as_local_array(lvalue, member), vec![])),
             _ => {}
         }
         let found = match lvalue.ty {
@@ -113,7 +113,7 @@ impl<'m> Lowering<'m> {
         let mut path = lvalue.path;
         path.push(Projection::Field(at));
         let lvalue = Lvalue { root: lvalue.root, path, ty, constant: constant || lvalue.constant };
-        Ok(if array { Operand::LocalArray(as_local_array(lvalue, member), vec![]) } else { Operand::Lvalue(lvalue) })
+        Ok(if array { CudaOperand::LocalArray(as_local_array(lvalue, member), vec![]) } else { CudaOperand::Lvalue(lvalue) })
     }
 
     /// Declaration of a struct field.

@@ -61,9 +61,9 @@ use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 pub(super) use scan::pure_functions;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].
-pub struct Failed;
+pub struct LowerFailed;
 
-pub type LowerResult<T = ()> = Result<T, Failed>;
+pub type LowerResult<T = ()> = Result<T, LowerFailed>;
 
 /// Errors after which the rest of a kernel is skipped.
 const MAX_ERRORS: usize = 20;
@@ -318,7 +318,7 @@ impl<'m> Lowering<'m> {
             let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
             self.errors.push(self.module.source.diagnostic(span, message.into(), label.into(), hint));
         }
-        Err(Failed)
+        Err(LowerFailed)
     }
 
     /// Reports an unsupported construct.

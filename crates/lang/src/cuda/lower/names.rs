@@ -6,7 +6,7 @@ use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
-use super::{Binding, BoundArg, Failed, LowerResult, Lowering};
+use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
@@ -160,7 +160,7 @@ impl<'m> Lowering<'m> {
         if self.errors.len() < super::MAX_ERRORS {
             self.errors.push(why);
         }
-        Err(Failed)
+        Err(LowerFailed)
     }
 
     fn named_type(&mut self, symbol: Symbol, span: SourceSpan) -> LowerResult<CType> {
@@ -376,7 +376,7 @@ impl<'m> Lowering<'m> {
             };
             self.bind(param.name, binding);
         }
-        if failed { Err(super::Failed) } else { Ok(()) }
+        if failed { Err(super::LowerFailed) } else { Ok(()) }
     }
 
     /// Binds a parameter that the function assigns or takes the address of to a local.

@@ -3,8 +3,8 @@
 
 use bornite_ir::{Scalar, Type};
 
-use super::cuda_functions::{ComputeType, is_math, op_table};
-use super::lvalue::Operand;
+use super::cuda_functions::{MathType, is_math, op_table};
+use super::lvalue::CudaOperand;
 use super::{BoundArg, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Function, TemplateArg};
@@ -44,7 +44,7 @@ pub(super) fn is_cuda_function(name: &str) -> bool {
 
 /// Returns true if CUDA's function of that name is overloaded for all number types.
 fn takes_any_scalar(name: &str) -> bool {
-    matches!(name, "min" | "max" | "abs") || op_table().get(name).is_some_and(|(_, on)| *on == ComputeType::Overloaded)
+    matches!(name, "min" | "max" | "abs") || op_table().get(name).is_some_and(|(_, on)| *on == MathType::Overloaded)
 }
 
 impl<'m> Lowering<'m> {
@@ -53,7 +53,7 @@ impl<'m> Lowering<'m> {
         &mut self,
         all: &[usize],
         explicit_args: &'m [TemplateArg],
-        operands: &[Operand],
+        operands: &[CudaOperand],
         callee: Symbol,
         span: SourceSpan,
     ) -> LowerResult<Option<usize>> {
@@ -101,7 +101,7 @@ impl<'m> Lowering<'m> {
         &mut self,
         n: usize,
         explicit_args: &'m [TemplateArg],
-        operands: &[Operand],
+        operands: &[CudaOperand],
         span: SourceSpan,
     ) -> Option<Vec<ConversionRank>> {
         let function = &self.module.file.functions[n];
@@ -140,7 +140,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns true if CUDA's function is a better match than the best one of the file.
-    fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[Operand]) -> bool {
+    fn prefers_builtin(&self, name: &str, best: &Candidate, operands: &[CudaOperand]) -> bool {
         let function = &self.module.file.functions[best.function];
         if !takes_any_scalar(name) || function.in_namespace {
             return false;
@@ -158,15 +158,15 @@ impl<'m> Lowering<'m> {
     }
 }
 
-fn value_type(operand: &Operand) -> Option<Type> {
+fn value_type(operand: &CudaOperand) -> Option<Type> {
     match operand {
-        Operand::Tree(tree) => Some(tree.ty),
-        Operand::Lvalue(lvalue) => Some(lvalue.ty),
+        CudaOperand::Tree(tree) => Some(tree.ty),
+        CudaOperand::Lvalue(lvalue) => Some(lvalue.ty),
         _ => None,
     }
 }
 
-fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<ConversionRank> {
+fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
         CType::Void => return None,
@@ -174,12 +174,12 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<C
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
                 // A template parameter may be deduced as const.
-                (true, Operand::Lvalue(lvalue)) if !constant => {
+                (true, CudaOperand::Lvalue(lvalue)) if !constant => {
                     let drops = lvalue.constant && matches!(param.ty.base, Base::Scalar(_));
                     (from == to && !drops).then_some(ConversionRank::Exact)
                 }
                 (true, _) if !constant => None,
-                (true, Operand::Lvalue(_)) => {
+                (true, CudaOperand::Lvalue(_)) => {
                     value_conversion_rank(from, to).map(|rank| rank.max(ConversionRank::Qualified))
                 }
                 _ => value_conversion_rank(from, to),
@@ -188,11 +188,11 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &Operand) -> Option<C
         CType::Pointer(to) => to,
     };
     let (from, read_only) = match operand {
-        Operand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
-        Operand::Address(lvalue) => (lvalue.ty, lvalue.constant),
-        Operand::LocalArray(local_array, _) => (local_array.lvalue.ty.element()?.into(), local_array.lvalue.constant),
-        Operand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
-        Operand::Null => return Some(ConversionRank::Converted),
+        CudaOperand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
+        CudaOperand::Address(lvalue) => (lvalue.ty, lvalue.constant),
+        CudaOperand::LocalArray(local_array, _) => (local_array.lvalue.ty.element()?.into(), local_array.lvalue.constant),
+        CudaOperand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
+        CudaOperand::Null => return Some(ConversionRank::Converted),
         _ => return None,
     };
     // A parameter whose type is a deduced pointer is const if the argument is.

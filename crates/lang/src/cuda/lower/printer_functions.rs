@@ -2,7 +2,7 @@
 
 use bornite_ir::{AlgebraOp, Op, Scalar, Type};
 
-use super::lvalue::{Operand, Pointer};
+use super::lvalue::{CudaOperand, Pointer};
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, TemplateArg};
@@ -17,7 +17,7 @@ impl<'m> Lowering<'m> {
         templates: &'m [TemplateArg],
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Operand> {
+    ) -> LowerResult<CudaOperand> {
         let unknown = |lower: &mut Self| {
             lower.fail(
                 span,
@@ -36,25 +36,25 @@ impl<'m> Lowering<'m> {
             "load" => {
                 self.check_arg_count("bn_load", args, 1, span)?;
                 let Some(TemplateArg::Type(ty)) = templates.first() else { return unknown(self) };
-                let (CType::Value(Type::Vector(scalar, width)), Operand::Pointer(pointer)) =
+                let (CType::Value(Type::Vector(scalar, width)), CudaOperand::Pointer(pointer)) =
                     (self.c_type(ty)?, self.operand(&args[0])?)
                 else {
                     return unknown(self);
                 };
                 let vector = Type::Vector(scalar, width);
                 let pointer = Pointer { ty: vector, width, ..pointer };
-                let lvalue = self.pointee(Operand::Pointer(pointer), span)?;
-                return Ok(Operand::Tree(self.read(&lvalue, span)?));
+                let lvalue = self.pointee(CudaOperand::Pointer(pointer), span)?;
+                return Ok(CudaOperand::Tree(self.read(&lvalue, span)?));
             }
             "store" => {
                 self.check_arg_count("bn_store", args, 2, span)?;
-                let Operand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
+                let CudaOperand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
                 let value = self.rvalue(&args[1])?;
                 let width = value.ty.component_count(&[]) as u8;
                 let pointer = Pointer { ty: value.ty, width, ..pointer };
-                let lvalue = self.pointee(Operand::Pointer(pointer), span)?;
+                let lvalue = self.pointee(CudaOperand::Pointer(pointer), span)?;
                 self.write(&lvalue, value, span)?;
-                return Ok(Operand::Void);
+                return Ok(CudaOperand::Void);
             }
             "exchange" | "compare_exchange" | "atomic_min" | "atomic_max" => {
                 let name = match name {
@@ -113,12 +113,12 @@ impl<'m> Lowering<'m> {
             _ => {
                 if let Some(to) = name.strip_prefix("to_").and_then(scalar) {
                     let tree = one(&trees);
-                    return Ok(Operand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
+                    return Ok(CudaOperand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
                 }
                 if let Some((from, to)) = name.strip_prefix("cast_").and_then(|rest| rest.split_once('_')) {
                     let (Some(from), Some(to)) = (scalar(from), scalar(to)) else { return unknown(self) };
                     let tree = self.convert(one(&trees), from.into(), span)?;
-                    return Ok(Operand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
+                    return Ok(CudaOperand::Tree(Tree::of(Node::Cast(to, Box::new(tree)), to)));
                 }
                 let row = name.rsplit_once('_').and_then(|(op, of)| Some((Op::by_name(op)?, scalar(of)?)));
                 if let Some((op, of)) = row.filter(|(op, _)| op.arity() == trees.len()) {
@@ -128,7 +128,7 @@ impl<'m> Lowering<'m> {
                         same.push(self.convert(tree, ty.into(), span)?);
                     }
                     let result = op.row().rule.result(&vec![of; op.arity()]).unwrap_or(of);
-                    return Ok(Operand::Tree(Tree::of(Node::Op(op, same), result)));
+                    return Ok(CudaOperand::Tree(Tree::of(Node::Op(op, same), result)));
                 }
                 let algebra = AlgebraOp::ALL.iter().copied().find_map(|row| {
                     let types = name.strip_prefix(row.row().name)?.strip_prefix('_')?;
@@ -146,6 +146,6 @@ impl<'m> Lowering<'m> {
                 Tree::of(Node::Algebra(row, 0, trees), ty)
             }
         };
-        Ok(Operand::Tree(tree))
+        Ok(CudaOperand::Tree(tree))
     }
 }

@@ -4,8 +4,8 @@
 use bornite_ir::{Scalar, Type, View};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{Operand, Pointer};
-use super::{Binding, BoundArg, CodeKind, Failed, LowerResult, Lowering, names, scan};
+use super::lvalue::{CudaOperand, Pointer};
+use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, StmtKind, Storage, Unary};
 use crate::cuda::types::CType;
 
@@ -68,8 +68,8 @@ impl<'m> Lowering<'m> {
         let ty = self.element_type_from_casts(d).unwrap_or(ty);
         if let Some(first) = self.dynamic_shared.clone() {
             return match self.reinterpret_pointer(first, ty, d.span)? {
-                Operand::Pointer(pointer) => Ok(pointer),
-                _ => Err(Failed),
+                CudaOperand::Pointer(pointer) => Ok(pointer),
+                _ => Err(LowerFailed),
             };
         }
         let bytes = ty.bytes(self.w.b.structs()) as u64;

@@ -2,7 +2,7 @@
 
 use bornite_ir::{LocalId, Op, Scalar, Stmt as IrStmt, Value};
 
-use super::{Binding, CodeKind, Failed, LowerResult, Lowering, ScopeKind};
+use super::{Binding, CodeKind, LowerFailed, LowerResult, Lowering, ScopeKind};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, Stmt, StmtKind};
 use crate::lower::Tree;
@@ -61,7 +61,7 @@ impl<'m> Lowering<'m> {
             );
             failed = true;
         }
-        if failed { Err(Failed) } else { Ok(()) }
+        if failed { Err(LowerFailed) } else { Ok(()) }
     }
 
     pub(super) fn stmt(&mut self, stmt: &'m Stmt) -> LowerResult {
@@ -73,7 +73,7 @@ impl<'m> Lowering<'m> {
                 for declared in all {
                     failed |= self.declare(*storage, declared).is_err();
                 }
-                if failed { Err(Failed) } else { Ok(()) }
+                if failed { Err(LowerFailed) } else { Ok(()) }
             }
             StmtKind::Alias(name, ty) => {
                 let ty = self.c_type(ty)?;
@@ -135,7 +135,7 @@ impl<'m> Lowering<'m> {
             }
             entered = rest;
         }
-        if failed { Err(Failed) } else { Ok(()) }
+        if failed { Err(LowerFailed) } else { Ok(()) }
     }
 
     /// Lowers at most `left` arms of a chain; sets `rest` if none of them is taken.

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Scalar, Type, Value};
 
-use super::lvalue::Operand;
+use super::lvalue::CudaOperand;
 use super::{BoundArg, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, Function, TemplateArg, TemplateParam};
@@ -102,7 +102,7 @@ impl<'m> Lowering<'m> {
         &mut self,
         function: &'m Function,
         args: &'m [TemplateArg],
-        operands: &[Operand],
+        operands: &[CudaOperand],
         span: SourceSpan,
     ) -> LowerResult<Vec<BoundArg>> {
         if function.templates.is_empty() {
@@ -111,21 +111,21 @@ impl<'m> Lowering<'m> {
         let mut explicit = self.template_args(&function.templates, args, function.name, span)?;
         for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
         {
-            let deduce_from = |(p, operand): (&Declarator, &Operand)| self.deduce(param, p, operand);
+            let deduce_from = |(p, operand): (&Declarator, &CudaOperand)| self.deduce(param, p, operand);
             *explicit = function.params.iter().zip(operands).find_map(deduce_from);
         }
         self.with_defaults(&function.templates, &explicit, span)
     }
 
     /// Deduces a template parameter from a function argument.
-    pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &Operand) -> Option<BoundArg> {
+    pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &CudaOperand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
-            Operand::Tree(tree) => (tree.ty, 0),
-            Operand::Lvalue(lvalue) => (lvalue.ty, 0),
-            Operand::Pointer(pointer) => (pointer.pointee_type(), 1),
-            Operand::Address(lvalue) => (lvalue.ty, 1),
-            Operand::LocalArray(local_array, _) => (Type::Scalar(local_array.lvalue.ty.element()?), 1),
-            Operand::ConstArray(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
+            CudaOperand::Tree(tree) => (tree.ty, 0),
+            CudaOperand::Lvalue(lvalue) => (lvalue.ty, 0),
+            CudaOperand::Pointer(pointer) => (pointer.pointee_type(), 1),
+            CudaOperand::Address(lvalue) => (lvalue.ty, 1),
+            CudaOperand::LocalArray(local_array, _) => (Type::Scalar(local_array.lvalue.ty.element()?), 1),
+            CudaOperand::ConstArray(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
             _ => return None,
         };
         let param_pointers = of.ty.pointers + !of.sizes.is_empty() as u8;

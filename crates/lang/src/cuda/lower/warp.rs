@@ -2,7 +2,7 @@
 
 use bornite_ir::{Op, Scalar, Scope, Shuffle, Stmt, Vote};
 
-use super::lvalue::Operand;
+use super::lvalue::CudaOperand;
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::Expr;
@@ -16,7 +16,7 @@ impl<'m> Lowering<'m> {
         name: &str,
         args: &'m [Expr],
         span: SourceSpan,
-    ) -> LowerResult<Option<Operand>> {
+    ) -> LowerResult<Option<CudaOperand>> {
         let stmt = match name {
             "__syncthreads" => Stmt::Barrier,
             "__syncwarp" => {
@@ -38,7 +38,7 @@ impl<'m> Lowering<'m> {
             "__activemask" => {
                 let yes = self.w.constant(bornite_ir::Value::int(Scalar::Bool, 1));
                 let id = self.w.b.vote(Vote::Ballot, yes);
-                return Ok(Some(Operand::Tree(Tree::emitted(id, Scalar::U32))));
+                return Ok(Some(CudaOperand::Tree(Tree::emitted(id, Scalar::U32))));
             }
             "__shfl" | "__shfl_up" | "__shfl_down" | "__shfl_xor" | "__any" | "__all" | "__ballot" => {
                 let hint = format!("current GPUs do not have it; use '{name}_sync'");
@@ -58,7 +58,7 @@ impl<'m> Lowering<'m> {
             _ => return Ok(None),
         };
         self.push_stmt(stmt, span);
-        Ok(Some(Operand::Void))
+        Ok(Some(CudaOperand::Void))
     }
 
     /// Rejects partial masks, which the IR does not have.
@@ -74,20 +74,20 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn vote(&mut self, vote: Vote, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+    fn vote(&mut self, vote: Vote, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count(name, args, 2, span)?;
         self.check_full_mask(&args[0])?;
         let value = self.condition(&args[1])?;
         let value = self.w.emit(&value);
         self.set_source_line(span);
         let id = self.w.b.vote(vote, value);
-        Ok(Operand::Tree(match vote {
+        Ok(CudaOperand::Tree(match vote {
             Vote::Ballot => Tree::emitted(id, Scalar::U32),
             _ => Tree::emitted(id, Scalar::Bool).cast(Scalar::I32),
         }))
     }
 
-    fn shuffle(&mut self, shuffle: Shuffle, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Operand> {
+    fn shuffle(&mut self, shuffle: Shuffle, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         if !(3..=4).contains(&args.len()) {
             let what = format!("'{name}' takes 3 or 4 arguments, {} given", given_count(args.len()));
             return self.fail(span, what, "", "");
@@ -119,7 +119,7 @@ impl<'m> Lowering<'m> {
         let (value, lane) = (self.w.emit(&value), self.w.emit(&lane));
         self.set_source_line(span);
         let id = self.w.b.shuffle(shuffle, value, lane);
-        Ok(Operand::Tree(Tree::emitted(id, wide).cast(scalar)))
+        Ok(CudaOperand::Tree(Tree::emitted(id, wide).cast(scalar)))
     }
 
     /// Expresses a shuffle within groups of `width` lanes as one by absolute lane index.

@@ -50,7 +50,7 @@ pub(crate) enum ConstValue {
     PlainFunction(String, usize, u32),
 }
 
-/// Why an expression cannot be evaluated: its location and the message.
+/// Error of an expression that cannot be evaluated: location and message.
 pub(crate) type Unknown = (TextRange, String);
 
 impl ConstValue {

@@ -132,7 +132,7 @@ pub(crate) enum PyValue {
     Slice(Box<[Option<Rvalue>; 3]>),
 }
 
-/// What a name is bound to.
+/// Binding of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Binding {
     Value(PyValue),

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use bornite_cuda::{Buffer, Device, Error, Graph, GraphArgument, GraphUpdate, LaunchConfig, PreparedLaunch};
+use bornite_cuda::{Buffer, Device, Error, Graph, GraphArgument, GraphUpdate, LaunchConfig, PreparedFunction};
 
 use super::kernels::{self, buffer, load, read};
 use crate::Outcome;
@@ -19,14 +19,14 @@ const GEOMETRY: LaunchConfig = LaunchConfig {
 };
 
 /// A launch of x = x * m + c.
-fn affine(function: &Arc<bornite_cuda::Function>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<PreparedLaunch, Error> {
+fn affine(function: &Arc<bornite_cuda::KernelFunction>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<PreparedFunction, Error> {
     function.prepare(GEOMETRY, &[(x.clone(), 0)], &[&m.to_ne_bytes(), &c.to_ne_bytes(), &WORDS.to_ne_bytes()])
 }
 
 /// Captures each of the launches in turn, `count` in all.
 fn captured(
     device: &Arc<Device>,
-    launches: &[PreparedLaunch],
+    launches: &[PreparedFunction],
     count: usize,
     kept: &Arc<Buffer>,
 ) -> Result<Graph, Error> {
@@ -38,7 +38,7 @@ fn captured(
     }
 }
 
-fn keep(launches: &[PreparedLaunch], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
+fn keep(launches: &[PreparedFunction], buffer: &Arc<Buffer>) -> Vec<Arc<dyn Any + Send + Sync>> {
     let functions = launches.iter().map(|launch| launch.function().clone() as Arc<dyn Any + Send + Sync>);
     functions.chain([buffer.clone() as _]).collect()
 }

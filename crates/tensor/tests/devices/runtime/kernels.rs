@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bornite_cuda::{Buffer, Cubin, Device, Function, Result};
+use bornite_cuda::{Buffer, Cubin, Device, KernelFunction, Result};
 
 /// Name, number of pointers, sizes of the values in bytes, and source of a kernel.
 pub type Kernel = (&'static str, usize, &'static [usize], &'static str);
@@ -133,10 +133,10 @@ pub fn compiled((name, _, _, text): Kernel, arch: &str) -> Result<Cubin> {
     bornite_cuda::compile(name, text, arch)
 }
 
-pub fn load(device: &Arc<Device>, kernel: Kernel) -> Result<Arc<Function>> {
+pub fn load(device: &Arc<Device>, kernel: Kernel) -> Result<Arc<KernelFunction>> {
     let (name, pointers, values, _) = kernel;
     let cubin = compiled(kernel, &device.info().arch())?;
-    Ok(Arc::new(Function::load(device, &cubin, name, pointers, values.into())?))
+    Ok(Arc::new(KernelFunction::load(device, &cubin, name, pointers, values.into())?))
 }
 
 /// Words as bytes.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bornite_cuda::{
-    Buffer, Device, DeviceInfo, Error, Event, LaunchConfig, Stream, Workload, advise, loaded_kernels, occupancy,
+    Buffer, Device, DeviceInfo, Error, Event, LaunchConfig, Stream, LaunchWorkload, advise, loaded_kernels, occupancy,
 };
 
 use super::kernels::{self, buffer, load, read, values};
@@ -142,7 +142,7 @@ pub fn occupancy_and_registry(device: &Arc<Device>) -> Outcome {
     // The suggested configuration can be launched.
     let affine = load(device, kernels::AFFINE)?;
     for elements in [1u32, 1000, 3_000_000] {
-        let template = Workload::Elementwise { elements: elements.into(), element_bytes: 4 };
+        let template = LaunchWorkload::Elementwise { elements: elements.into(), element_bytes: 4 };
         let advice = advise(device.info(), template, Some(affine.resources()));
         let x = buffer(device, &vec![1; elements as usize])?;
         let launch = || {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bornite_cuda::{Buffer, Device, Error, Function, LaunchConfig, PinnedBuffer, Stream};
+use bornite_cuda::{Buffer, Device, Error, KernelFunction, LaunchConfig, PinnedBuffer, Stream};
 
 use super::kernels::{self, load, values, words};
 use crate::Outcome;
@@ -22,9 +22,9 @@ struct Live {
 struct Work<'a> {
     device: &'a Arc<Device>,
     streams: [Stream; 3],
-    affine: Arc<Function>,
-    affine_to: Arc<Function>,
-    check: Arc<Function>,
+    affine: Arc<KernelFunction>,
+    affine_to: Arc<KernelFunction>,
+    check: Arc<KernelFunction>,
     /// Counts wrong words.
     errors: Buffer,
     checked: u64,

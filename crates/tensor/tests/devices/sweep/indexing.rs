@@ -31,14 +31,14 @@ pub fn run(s: &mut Sweep) {
     }
 }
 
-type Kind = (usize, DType, DType);
+type IndexCase = (usize, DType, DType);
 
 /// Maximum axis length that an index dtype can address: 8-bit indices end at 255.
 fn reach(len: usize) -> usize {
     len.min(256)
 }
 
-fn gather(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout, axis: usize) {
+fn gather(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout, axis: usize) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Special);
     let mut wanted = shape.to_vec();
     wanted[axis] = if shape[axis] == 0 { 0 } else { n % 5 };
@@ -53,7 +53,7 @@ fn gather(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout:
     s.check(&format!("gather {dtype} by {index_dtype} along {axis}"), n, &found, &expected, &Bound::Exact);
 }
 
-fn index_select(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout, axis: usize) {
+fn index_select(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout, axis: usize) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Special);
     let count = if shape[axis] == 0 { 0 } else { n % 4 };
     let (index, i) = s.input(&[count], Layout::Reversed, index_dtype, Fill::Below(reach(shape[axis])));
@@ -63,7 +63,7 @@ fn index_select(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], l
 }
 
 /// The case's shape is that of the indices.
-fn embedding(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout) {
+fn embedding(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout) {
     let (rows, width) = (n % 6 + 1, [3, 1, 0, 5][n % 4]);
     let (table, t) = s.input(&[rows, width], Layout::Transposed, dtype, Fill::Special);
     let (index, i) = s.input(shape, layout, index_dtype, Fill::Below(rows));
@@ -74,7 +74,7 @@ fn embedding(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layo
     s.check(&format!("embedding {dtype} by {index_dtype}"), n, &table.embedding(&index), &expected, &Bound::Exact);
 }
 
-fn scatter_add(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout, axis: usize) {
+fn scatter_add(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout, axis: usize) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Small);
     let mut given = shape.to_vec();
     given[axis] = if shape[axis] == 0 { 0 } else { n % 9 };
@@ -95,7 +95,7 @@ fn scatter_add(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], la
 }
 
 /// To every dtype, from every index dtype; sometimes with more classes than a byte can represent.
-fn one_hot(s: &mut Sweep, (n, dtype, index_dtype): Kind, shape: &[usize], layout: Layout) {
+fn one_hot(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout) {
     let classes = if n % 8 == 7 { 300 } else { n % 5 };
     let (index, i) = s.input(shape, layout, index_dtype, Fill::Below(reach(classes)));
     let expected = Array::build(dtype, &[shape, &[classes]].concat(), |at| {
