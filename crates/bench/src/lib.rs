@@ -44,5 +44,5 @@ pub use bornite_support::Machine;
 pub use error::Error;
 pub use measure::{Config, measure, rotations};
 pub use measurement::Measurement;
-pub use report::{FORMAT, BenchReport};
-pub use row::{PeerRatio, BenchRow};
+pub use report::{BenchReport, FORMAT};
+pub use row::{BenchRow, PeerRatio};

@@ -13,7 +13,7 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{Error, Machine, PeerRatio, BenchReport, BenchRow};
+use crate::{BenchReport, BenchRow, Error, Machine, PeerRatio};
 
 /// One peer file.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +43,9 @@ pub struct PeerMachine {
 pub struct PeerRow {
     /// The op's name, the same as our row's.
     pub op: String,
-    /// Best time per call.
+    /// Best time per call, in eager mode or in a CUDA graph.
     pub ms: f64,
-    /// Time of a plain call, if that is not the best.
+    /// Time per call in eager mode, without a CUDA graph, if it was measured.
     pub eager_ms: Option<f64>,
 }
 
@@ -88,7 +88,7 @@ impl Peer {
         Ok(attached)
     }
 
-    /// The time to compare a row with: for `add_eager_f32_1000`, the peer's plain call of
+    /// The time to compare a row with: for `add_eager_f32_1000`, the peer's eager time of
     /// `add_f32_1000`.
     fn time_ms(&self, name: &str) -> Option<f64> {
         match name.split_once("_eager") {

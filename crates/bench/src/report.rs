@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Config, Error, Machine, BenchRow};
+use crate::{BenchRow, Config, Error, Machine};
 
 /// Version of the JSON format. It is incremented when a reader of the old format would misread the
 /// new one, not for additional optional fields.
@@ -99,7 +99,10 @@ pub(crate) mod tests {
         let peer = PeerRatio { name: "torch 2.11.0".into(), peer_ms: 0.0025, speedup: 1.25 };
         let mut report = BenchReport::new(machine, Config::default());
         report.rows = vec![
-            BenchRow { peer: Some(peer), ..BenchRow::new("add_f32_1000", "cuda:0", measured(0.002, 0.0125)).with_bytes(12_000) },
+            BenchRow {
+                peer: Some(peer),
+                ..BenchRow::new("add_f32_1000", "cuda:0", measured(0.002, 0.0125)).with_bytes(12_000)
+            },
             BenchRow::new("matmul_f32_8192", "cuda:0", measured(21.5, 0.004)).with_flops(2 * 8192_u64.pow(3)),
             BenchRow::new("mlp_step_f32_96x32", "cpu", measured(0.25, 0.5)).with_note("the machine was busy"),
         ];

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure};
 
 fn run(root: &Path, device: &str) -> Result<(), String> {
     let arguments =

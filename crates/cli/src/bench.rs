@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite_bench::peer::Peer;
-use bornite_bench::{Config, Machine, BenchReport};
+use bornite_bench::{BenchReport, Config, Machine};
 use bornite_support::files::AtomicFile;
 
 use crate::devices::{describe, gpus};

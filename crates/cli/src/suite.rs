@@ -11,7 +11,7 @@ use bornite::{
     trace,
     var::Update,
 };
-use bornite_bench::{Config, BenchRow, measure, rotations};
+use bornite_bench::{BenchRow, Config, measure, rotations};
 
 /// A row to measure.
 pub struct BenchCase {

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure};
 use bornite_codegen::{cpu, cuda};
 use bornite_ir::{Access, Arg, Expr, Kernel, Scalar, Stmt, interp, templates};
 
@@ -40,7 +40,9 @@ fn main() {
         )
         .unwrap_or_else(|e| match e {});
         let rate = per_call / measured.median_ms * 1e3;
-        report.rows.push(BenchRow::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} per second")));
+        report
+            .rows
+            .push(BenchRow::new(name, "cpu", measured).with_note(format!("{name}: {rate:.3e} {unit} per second")));
     };
     let axpy = templates::axpy(Scalar::F32, 1000, 2.0).expect("axpy");
     let text = axpy.to_string();

@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, Measurement, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, Measurement, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Access, Arg, Builder, Emit, ExprId, Kernel, Op, Scalar, Value, templates};
 

@@ -40,7 +40,9 @@ impl LaunchWorkload {
     pub fn parse(name: &str, size: &[u64]) -> Result<LaunchWorkload> {
         let invalid = |reason: &str| Err(Error::InvalidLaunch { kernel: name.into(), reason: reason.into() });
         match (name, size) {
-            ("elementwise" | "vector_add", &[elements]) => Ok(LaunchWorkload::Elementwise { elements, element_bytes: 4 }),
+            ("elementwise" | "vector_add", &[elements]) => {
+                Ok(LaunchWorkload::Elementwise { elements, element_bytes: 4 })
+            }
             ("reduction", &[columns]) => Ok(LaunchWorkload::Reduction { rows: 1, columns }),
             ("reduction", &[rows, columns]) => Ok(LaunchWorkload::Reduction { rows, columns }),
             ("matmul" | "matrix_multiply", &[m, n, k]) => Ok(LaunchWorkload::Matmul { m, n, k, element_bytes: 4 }),

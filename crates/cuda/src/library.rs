@@ -191,7 +191,7 @@ fn search_folders() -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Problem of a library that is not installed, in [`Error::MissingLibrary`].
+/// Value of [`Error::MissingLibrary`]'s `problem` for a library that is not installed.
 pub(crate) const NOT_FOUND: &str = "was not found";
 
 /// The loader's message for a file that does not exist.

@@ -76,7 +76,8 @@ impl KernelFunction {
         let (count, value_bytes) = self.parameters();
         let packed = PackedParams::new(std::iter::repeat_n(8, count).chain(value_bytes.iter().copied()));
         let buffers = pointers.iter().map(|(buffer, _)| buffer.clone()).collect();
-        let mut prepared = PreparedFunction { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
+        let mut prepared =
+            PreparedFunction { function: self.clone(), config, packed, buffers, all_on_main_stream: true };
         for (slot, (buffer, offset)) in pointers.iter().enumerate() {
             prepared.set_pointer(slot, buffer, *offset)?;
         }

@@ -122,7 +122,7 @@ impl Drop for Stream {
     }
 }
 
-/// A point in a stream's work. Until it is recorded it counts as done.
+/// A CUDA event: a point in a stream's work. Before it is recorded, it counts as completed.
 pub struct Event {
     device: Arc<Device>,
     handle: cu::CUevent,

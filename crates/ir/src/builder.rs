@@ -5,8 +5,8 @@ use crate::arg::counted;
 use crate::verify::op_result;
 use crate::{
     Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
-    FunctionId, Kernel, LaunchMode, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt, Struct,
-    StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
+    FunctionId, Kernel, LaunchMode, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt,
+    Struct, StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
 
 /// A kernel under construction.

@@ -77,8 +77,8 @@ pub use expr::{
 };
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, LaunchMode, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId, ValueParam,
-    View, ViewInfo, contiguous,
+    Access, Dim, Extent, Function, Kernel, LaunchMode, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId,
+    ValueParam, View, ViewInfo, contiguous,
 };
 pub use op::{NativeFunction, Op, OpKind, OpRow, TypeRule, Ulp};
 pub use parse::ParseError;

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::{
-    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Field, Kernel, LaunchMode, LocalId, Stmt, Value,
-    View,
+    Access, Args, Axis, Builtin, Check, Code, Dim, Expr, ExprId, Extent, Field, Kernel, LaunchMode, LocalId, Stmt,
+    Value, View,
 };
 use crate::{ValueParam, contiguous};
 

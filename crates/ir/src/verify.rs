@@ -3,7 +3,9 @@
 
 mod code;
 
-use crate::{Dim, Expr, Extent, FunctionId, Kernel, LaunchMode, MAX_ALIGN, MAX_COMPONENTS, Scalar, Stmt, StructId, Type};
+use crate::{
+    Dim, Expr, Extent, FunctionId, Kernel, LaunchMode, MAX_ALIGN, MAX_COMPONENTS, Scalar, Stmt, StructId, Type,
+};
 use code::check_code;
 pub(crate) use code::op_result;
 

@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 
-use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure};
 use bornite_codegen::cpu;
 use bornite_ir::{Arg, Scalar, Value};
 use bornite_lang::python::PythonModule;

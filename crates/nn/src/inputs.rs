@@ -41,7 +41,7 @@ macro_rules! input_structs {
 input_structs! {
     /// Inputs of the loss of one batch.
     LossInputs("loss") {
-        /// Tokens, `[batch, tokens]`.
+        /// Token ids, `[batch, tokens]`.
         tokens,
         /// The token after each of `tokens`, in the same shape.
         targets,
@@ -49,7 +49,7 @@ input_structs! {
 
     /// Inputs of the gradients of one batch.
     GradientInputs("gradients") {
-        /// Tokens, `[batch, tokens]`.
+        /// Token ids, `[batch, tokens]`.
         tokens,
         /// The token after each of `tokens`, in the same shape.
         targets,
@@ -61,11 +61,11 @@ input_structs! {
 
     /// Inputs of an optimizer step from one batch.
     StepInputs("train_step") {
-        /// Tokens, `[batch, tokens]`.
+        /// Token ids, `[batch, tokens]`.
         tokens,
         /// The token after each of `tokens`, in the same shape.
         targets,
-        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
+        /// [`StepScalars`](crate::optimizer::StepScalars), packed into one tensor.
         scalars,
         /// Factor of the loss, a scalar.
         loss_scale,
@@ -75,7 +75,7 @@ input_structs! {
 
     /// Inputs of an optimizer step from accumulated gradients.
     ApplyInputs("apply_gradients") {
-        /// The tensor of [`StepScalars`](crate::optimizer::StepScalars).
+        /// [`StepScalars`](crate::optimizer::StepScalars), packed into one tensor.
         scalars,
         /// Factor of the loss of each batch, a scalar.
         loss_scale,
@@ -83,7 +83,7 @@ input_structs! {
 
     /// Inputs of a decoding step with a key/value cache.
     AdvanceInputs("advance") {
-        /// Tokens, `[rows, tokens]`.
+        /// Token ids, `[batch, tokens]`.
         tokens,
         /// Position of the first of `tokens` in the text, a scalar.
         position,

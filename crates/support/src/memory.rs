@@ -4,14 +4,14 @@ use std::ffi::OsString;
 
 use crate::{Error, Result, parse_bytes};
 
-/// Limits of a memory pool. By default all of the device, and freed memory is cached without limit.
+/// Limits of a memory pool. By default it may use all device memory and cache all that is freed.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct PoolLimits {
     /// Fraction of the device's memory that segments may take, 0 to 1.
     pub fraction: f64,
-    /// Bytes that segments may take.
+    /// Maximum bytes that segments may take; `None` for no limit.
     pub bytes: Option<u64>,
-    /// Free bytes cached for reuse; segments above this go back to the device.
+    /// Maximum free bytes cached for reuse; free segments beyond it go back to the device.
     pub cache_bytes: Option<u64>,
 }
 

@@ -9,7 +9,7 @@ use bornite::{
     Device, Tensor,
     kernel::{KernelArg, Module},
 };
-use bornite_bench::{Config, Machine, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure};
 
 const SAXPY: &str = "
 import warp as wp

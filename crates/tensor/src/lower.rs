@@ -53,7 +53,7 @@ pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};
 pub(crate) struct Lowered {
     pub kernel: Kernel,
     pub inputs: Vec<Input>,
-    pub reports_bad_index: bool,
+    pub can_report_bad_index: bool,
     /// If set, it reads the status words and writes nothing after an error.
     pub guarded: bool,
     pub values: Vec<Value>,
@@ -88,7 +88,7 @@ pub(crate) fn lower(tensor: &Tensor) -> Result<Lowered> {
     let out = b.param("out", node.dtype, elements, Access::Write);
     let index = b.index();
     let mut l = Lowering::single(b, index_scalar);
-    if !copies && reports_bad_index(node) {
+    if !copies && can_report_bad_index(node) {
         l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
     }
     let at = Coordinates::linear(index, &node.shape);
@@ -116,7 +116,7 @@ fn index_type(tensor: &Tensor, copies: bool) -> Scalar {
 }
 
 /// True if a node can report an out-of-range index.
-pub(crate) fn reports_bad_index(node: &Node) -> bool {
+pub(crate) fn can_report_bad_index(node: &Node) -> bool {
     node.op.facts().reports
 }
 

@@ -2,44 +2,51 @@
 //! argument.
 //!
 //! [`plan`] runs the passes below in order, each a file of this folder, over one [`Schedule`]. A
-//! pass reads what earlier passes added, adds its own part and states its postcondition, which
-//! debug builds assert.
+//! pass reads what earlier passes added, adds its own part and states its postcondition; debug
+//! builds assert what is cheap to check.
 //!
 //! | pass | adds |
 //! |---|---|
 //! | `collect.rs` | the nodes to compute |
 //! | `select.rs` | matrix products that a library computes (`matmul/`) |
-//! | `concat.rs` | values written directly into a slice of a concatenation or of a variable |
+//! | `direct_writes.rs` | values written directly into a slice of a concatenation or of a variable |
 //! | `fuse.rs` | groups of nodes, one kernel each, and the values they store |
-//! | `shape.rs` | elements per thread and threads per block, autotuned |
+//! | `tune.rs` | elements per thread and threads per block, autotuned |
 //! | `steps.rs` | the launches, with the buffers each reads and writes |
 //! | `in_place.rs` | outputs that overwrite a variable or reuse a dead input's buffer |
-//! | `kernels.rs` | the IR of every group (`lower/`) |
+//! | `lower.rs` | the IR of every group (`lower/`) |
 //! | `memory.rs` | a slot for every buffer; scratch memory is packed by `pack.rs` |
 //! | `compile.rs` | compiled code; returns the plan |
 //!
-//! Planning does not lock the device, so other threads can launch meanwhile. Errors are found, code
-//! is compiled and memory is reserved before the first launch. `plan.rs` runs a plan, `cached.rs`
+//! Terms: *requested* tensors are those to evaluate. A *root* is the node computed for one of them
+//! (the base of a requested reshape). A *source* is a tensor that is in memory before the plan
+//! runs. A *group* is a set of nodes fused into one kernel; a *work item* is a group or an unfused
+//! node; a *step* is one launch. An *overwrite* writes a new value over a source, a *reused input*
+//! is the buffer of a temporary whose last reader is the step that writes into it.
+//!
+//! Planning does not lock the device, so other threads can launch meanwhile. Shape errors are found
+//! and code is compiled before the first launch of any plan; a plan's memory is allocated before its
+//! own first launch. Out-of-range indices are reported after the launches. `plan.rs` runs a plan, `cached.rs`
 //! caches plans of small graphs, `explain.rs` prints plans.
 
 mod cached;
 mod collect;
 mod compile;
-mod concat;
 mod cost;
 mod describe;
+mod direct_writes;
 mod explain;
 mod fuse;
 mod handwritten;
 mod ids;
 mod in_place;
-mod kernels;
+mod lower;
 mod memory;
 mod pack;
 mod plan;
 mod select;
-mod shape;
 mod steps;
+mod tune;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -52,10 +59,10 @@ use crate::matmul::LibraryCall;
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Error, Result, Tensor};
 pub(crate) use collect::nodes_to_compute;
-use concat::DirectWrites;
 pub use describe::explain_pass;
+use direct_writes::DirectWrites;
 pub use explain::{LiveValue, PeakMemory, PlanSummary, StepSummary, explain, summarize};
-use fuse::Unit;
+use fuse::WorkItem;
 use ids::BufferId;
 use memory::BufferAssignment;
 pub(crate) use pack::ALIGNMENT;
@@ -80,17 +87,17 @@ pub(super) struct Schedule {
     /// Nodes to compute.
     nodes: BTreeMap<NodeId, Tensor>,
     /// Nodes without a value, including views. Another thread may compute one before the plan runs.
-    pending: Vec<Tensor>,
+    unevaluated: Vec<Tensor>,
     /// Library calls by the nodes that they compute.
     calls: HashMap<NodeId, Arc<LibraryCall>>,
     /// Values written directly into a slice of another buffer.
     direct_writes: DirectWrites,
     /// Partial updates of a variable that are not safe in place.
     rejected_updates: HashSet<NodeId>,
-    units: Vec<Unit>,
+    units: Vec<WorkItem>,
     steps: Vec<PlannedStep>,
-    /// Groups that are steps, by [`GroupId`](ids::GroupId).
-    groups: Vec<GroupStep>,
+    /// Groups of the steps, by [`GroupId`](ids::GroupId).
+    groups: Vec<GroupInfo>,
     /// Steps that overwrite a slice of a variable.
     partial_updates: Vec<PartialUpdate>,
     /// Values written over a tensor that is in memory before the plan runs.
@@ -101,8 +108,8 @@ pub(super) struct Schedule {
     memory: BufferAssignment,
 }
 
-/// A group that is a step.
-pub(super) struct GroupStep {
+/// A group with its alias analysis.
+pub(super) struct GroupInfo {
     group: Group,
     /// Inputs that the kernel reads only at the index of the output element it computes.
     own_index_inputs: HashSet<NodeId>,
@@ -113,19 +120,23 @@ pub(super) struct GroupStep {
 /// `variable_updates` are (new value, old value) pairs; a new value may overwrite the old one. The
 /// device is not locked. All passes see one snapshot of the values in memory, so that other threads
 /// cannot change the plan half-way.
-pub(crate) fn plan(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
+pub(crate) fn plan(
+    tensors: &[Tensor],
+    existing: ExistingResults,
+    variable_updates: &[(Tensor, Tensor)],
+) -> Result<Plan> {
     Device::assert_unlocked();
     with_snapshot(|| run_passes(tensors, existing, variable_updates))
 }
 
-fn run_passes(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
+fn run_passes(tensors: &[Tensor], existing: ExistingResults, variable_updates: &[(Tensor, Tensor)]) -> Result<Plan> {
     let mut schedule = Schedule::new(tensors, existing, variable_updates)?;
     schedule.run("collect", collect::collect)?;
     schedule.run("select", select::select_library_calls)?;
     loop {
-        schedule.run("concat", concat::plan_direct_writes)?;
+        schedule.run("direct_writes", direct_writes::plan_direct_writes)?;
         schedule.run("fuse", fuse::fuse)?;
-        schedule.run("shape", shape::choose_launch_shapes)?;
+        schedule.run("tune", tune::choose_launch_shapes)?;
         schedule.run("steps", steps::list_steps)?;
         // Unsafe partial updates are scheduled again as complete values.
         if !in_place::reject_unsafe_updates(&mut schedule) {
@@ -133,7 +144,7 @@ fn run_passes(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(
         }
     }
     schedule.run("in_place", in_place::assign_in_place)?;
-    schedule.run("kernels", kernels::lower_groups)?;
+    schedule.run("lower", lower::lower_groups)?;
     schedule.run("memory", memory::assign_memory)?;
     let plan = compile::compile(schedule)?;
     crate::runtime::observe::observe_plan(&plan, || run_passes(tensors, existing, variable_updates));
@@ -141,7 +152,8 @@ fn run_passes(tensors: &[Tensor], existing: ExistingRoots, variable_updates: &[(
 }
 
 /// Names of the passes in order, without the last, `compile`.
-const PASSES: [&str; 9] = ["collect", "select", "concat", "fuse", "shape", "steps", "in_place", "kernels", "memory"];
+const PASSES: [&str; 9] =
+    ["collect", "select", "direct_writes", "fuse", "tune", "steps", "in_place", "lower", "memory"];
 
 impl Schedule {
     fn run(&mut self, name: &str, pass: fn(&mut Schedule) -> Result<()>) -> Result<()> {
@@ -156,14 +168,14 @@ impl Schedule {
     fn call_inputs<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {
             Some(call) => Some(&call.inputs),
-            None => is_output(tensor).then(|| tensor.0.reads()),
+            None => is_pending_output(tensor).then(|| tensor.0.reads()),
         }
     }
 }
 
 /// Treatment of requested tensors that already have a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ExistingRoots {
+pub(crate) enum ExistingResults {
     Skip,
     /// Copy them into buffers of the plan.
     Copy,
@@ -175,7 +187,7 @@ fn is_source(tensor: &Tensor) -> bool {
 }
 
 /// True if a node is an output of a multi-output op and has no value yet.
-fn is_output(tensor: &Tensor) -> bool {
+fn is_pending_output(tensor: &Tensor) -> bool {
     matches!(tensor.0.op, Op::GetOutput(_)) && !is_source(tensor)
 }
 
@@ -184,8 +196,8 @@ fn is_output(tensor: &Tensor) -> bool {
 #[doc(hidden)]
 #[track_caller]
 pub fn gpu_kernels(tensors: &[Tensor]) -> Result<Vec<Kernel>> {
-    let plan = with_gpu_kernels(|| plan(tensors, ExistingRoots::Skip, &[]))?;
-    Ok(plan.kernel_sources().cloned().collect())
+    let plan = with_gpu_kernels(|| plan(tensors, ExistingResults::Skip, &[]))?;
+    Ok(plan.kernel_irs().cloned().collect())
 }
 
 /// Value of a tensor; an error if it is not computed.
@@ -222,7 +234,7 @@ pub(crate) fn realize_unchecked(tensors: &[Tensor]) -> Result<()> {
             }
         }
         let plans =
-            by_device.values().map(|tensors| plan(tensors, ExistingRoots::Skip, &[])).collect::<Result<Vec<_>>>()?;
+            by_device.values().map(|tensors| plan(tensors, ExistingResults::Skip, &[])).collect::<Result<Vec<_>>>()?;
         // All devices are locked, in order, so that all values appear at once.
         let _running: Vec<_> = by_device.keys().map(|device| device.lock()).collect();
         if attempt == MAX_PLANS || plans.iter().all(Plan::is_current) {
@@ -236,10 +248,10 @@ fn run_all(plans: &[Plan]) -> Result<()> {
     let mut computed = vec![];
     for plan in plans {
         let sources = plan.sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-        let (roots, scratch) = (plan.allocate_roots()?, plan.allocate_scratch()?);
+        let (roots, scratch) = (plan.allocate_results()?, plan.allocate_scratch()?);
         plan.run(&roots, scratch.as_ref(), &sources)?;
         plan.check()?;
-        computed.extend(plan.roots.iter().zip(roots));
+        computed.extend(plan.results.iter().zip(roots));
     }
     for (tensor, buffer) in computed {
         tensor.0.set_value_once(buffer);

@@ -138,8 +138,8 @@ fn training_step(device: Device) -> Vec<Tensor> {
 
 #[test]
 fn scratch_memory_of_a_training_step_is_close_to_the_peak() {
-    let cpu = plan(&training_step(Device::cpu()), ExistingRoots::Skip, &[]).unwrap();
-    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), ExistingRoots::Skip, &[])).unwrap();
+    let cpu = plan(&training_step(Device::cpu()), ExistingResults::Skip, &[]).unwrap();
+    let gpu = with_gpu_kernels(|| plan(&training_step(Device::Interpreter), ExistingResults::Skip, &[])).unwrap();
     for (name, plan) in [("cpu", cpu), ("gpu kernels", gpu)] {
         let (peak_live, all) = (peak_live_bytes(&plan), plan.scratch_bytes);
         let without_reuse: usize =
@@ -179,7 +179,7 @@ fn scratch_memory_of_random_graphs_is_close_to_the_peak() {
             });
         }
         let roots = tensors.split_off(tensors.len() - 2);
-        let plan = with_fusion(graph % 4 != 0, || plan(&roots, ExistingRoots::Skip, &[])).unwrap();
+        let plan = with_fusion(graph % 4 != 0, || plan(&roots, ExistingResults::Skip, &[])).unwrap();
         let peak_live = peak_live_bytes(&plan);
         if peak_live > 0 {
             ratios.push(plan.scratch_bytes as f64 / peak_live as f64);
@@ -204,7 +204,7 @@ fn a_dead_input_is_overwritten() {
     let x = Tensor::from_slice(&vec![0.5f32; 64 * 64], &[64, 64], Device::cpu());
     let y = (x.matmul(&x) + 1.0).exp();
     let z = y.matmul(&x);
-    let plan = plan(&[z], ExistingRoots::Skip, &[]).unwrap();
+    let plan = plan(&[z], ExistingResults::Skip, &[]).unwrap();
     assert_eq!((plan.steps.len(), plan.scratch_bytes), (3, 64 * 64 * 4));
     assert_eq!(plan.steps[1].args.len(), 1, "one argument that is read and written");
 }

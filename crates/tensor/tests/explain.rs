@@ -86,12 +86,12 @@ fn state_after_every_pass_can_be_printed() {
     let passes = [
         ("collect", "= matmul ("),
         ("select", "  by matmul"),
-        ("concat", "= exp ("),
+        ("direct_writes", "= exp ("),
         ("fuse", "; stores %"),
-        ("shape", "; stores %"),
+        ("tune", "; stores %"),
         ("steps", "step 0: matmul"),
         ("in_place", "step 1: "),
-        ("kernels", "step 1: "),
+        ("lower", "step 1: "),
         ("memory", " is in result 0"),
     ];
     for (pass, text) in passes {
@@ -99,7 +99,7 @@ fn state_after_every_pass_can_be_printed() {
         assert!(found.contains(text), "after {pass}:\n{found}");
     }
     let groups = |pass: &str| bornite::plan::explain_pass(std::slice::from_ref(&y), pass).unwrap().contains("a group");
-    assert!(groups("in_place") && !groups("kernels"));
+    assert!(groups("in_place") && !groups("lower"));
     let error = bornite::plan::explain_pass(&[y], "colour").unwrap_err().to_string();
     assert!(error.contains("'colour' is not a pass; the passes are collect, select"), "{error}");
 }

@@ -5,9 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bornite_data::Level;
-use bornite_data::files::{
-    self, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions, MakeOutcome,
-};
+use bornite_data::files::{self, DatasetDir, DatasetFormat, DatasetSettings, Error, JobPart, MakeOptions, MakeOutcome};
 use bornite_support::progress::{ProgressDisplay, Unit, format_time};
 use clap::Args;
 use serde_json::json;

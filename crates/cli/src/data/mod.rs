@@ -67,7 +67,7 @@ pub enum DataCommand {
     /// Worker process that compiles requests from stdin
     #[command(hide = true)]
     CompileWorker,
-    /// Create rows from your own kernels: checked, with CUDA C++, C++ and IR
+    /// Check your own kernels and create dataset rows from them, with CUDA C++, C++ and IR
     Ingest {
         /// Python-syntax files in the dialect of NVIDIA Warp; comments such as '# given: bins = 10'
         /// in a kernel specify its arguments

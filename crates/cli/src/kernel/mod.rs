@@ -138,7 +138,7 @@ fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints the results for a file; returns whether a check failed, and the number of kernels.
+/// Checks a file's kernels and prints the results; returns whether one failed, and their number.
 fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
     if cuda::is_cuda(file) || python::is_python(file) {
         let checked = if cuda::is_cuda(file) { cuda::check(file)? } else { python::check(file)? };

@@ -111,7 +111,7 @@ pub const TEMPLATES: [KernelTemplate; 14] = [
     ),
     template(
         "block_sum",
-        "sum per block, in shared memory; applied twice, it sums an array",
+        "sum per block, in shared memory; a second launch adds up the sums",
         "n",
         &[1000],
         128,
@@ -270,11 +270,11 @@ impl KernelTemplate {
             _ => view(shape),
         };
         if largest.is_none_or(|n| n > i32::MAX as u64) {
-            return Some("an array has more elements than 32-bit indices can address".into());
+            return Some("an array has more than 2147483647 elements; use a smaller --shape".into());
         }
         match self.name {
             "warp_sum" if !shape[0].is_multiple_of(32) => Some(format!("n is {}, not a multiple of 32", shape[0])),
-            "histogram" if shape[1] < 7 => Some("it needs at least 7 bins".into()),
+            "histogram" if shape[1] < 7 => Some(format!("it has {} bins; the minimum is 7", shape[1])),
             "conv2d" if shape[4] > shape[1].min(shape[2]) => Some("the filter is larger than the image".into()),
             "matmul" if tile > 32 => {
                 Some(format!("a tile of {tile} needs {} threads per block; the largest tile is 32", tile * tile))

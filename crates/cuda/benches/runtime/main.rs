@@ -15,9 +15,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use bornite_bench::peer::Peer;
-use bornite_bench::{Config, Machine, Measurement, BenchReport, BenchRow, measure};
+use bornite_bench::{BenchReport, BenchRow, Config, Machine, Measurement, measure};
 use bornite_cuda::pool::{DriverBacking, Tag};
-use bornite_cuda::{Buffer, Device, KernelFunction, Graph, LaunchConfig, PinnedBuffer, PreparedFunction, Stream};
+use bornite_cuda::{Buffer, Device, Graph, KernelFunction, LaunchConfig, PinnedBuffer, PreparedFunction, Stream};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 

@@ -357,7 +357,7 @@ impl MatmulPlan {
 
     fn address(&self, name: &str, buffer: &Buffer, offset: usize, bytes: Option<usize>, alignment: u32) -> Result<u64> {
         if !Arc::ptr_eq(buffer.device(), &self.blas.device) {
-            return Err(invalid_value(format!("{name} is on another device")));
+            return Err(invalid_value(format!("{name} is on another device than the plan")));
         }
         let end = bytes.and_then(|bytes| offset.checked_add(bytes));
         if end.is_none_or(|end| end > buffer.bytes()) {
@@ -369,7 +369,7 @@ impl MatmulPlan {
         }
         let address = buffer.address() + offset as u64;
         if !address.is_multiple_of(u64::from(alignment)) {
-            return Err(invalid_value(format!("{name} is not aligned to {alignment} bytes")));
+            return Err(invalid_value(format!("{name} is not aligned to {alignment} bytes, as the plan requires")));
         }
         buffer.record_main_stream()?;
         Ok(address)

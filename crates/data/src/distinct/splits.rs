@@ -9,9 +9,9 @@ use super::{CLUSTER_SIMILARITY, Fingerprint, MINHASHES, count_equal, similarity}
 /// Rows that are compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ComparisonGroup {
-    /// Rows with the same number; rows of different groups are rarely similar.
+    /// Rows of the category with this number; rows of different categories are rarely similar.
     Numbered(u8),
-    /// Compared with no row: it is split off by other means.
+    /// Rows of the split `held_out`, which depends only on their operations: compared with no row.
     Excluded,
 }
 

@@ -13,7 +13,7 @@ use crate::program::ScalarType;
 pub struct Interval {
     /// Value in f64.
     pub mid: f64,
-    /// Maximum distance of a correct result.
+    /// Maximum distance of a correct result from `mid`.
     pub err: f64,
 }
 
@@ -67,7 +67,7 @@ pub fn round_to(scalar: ScalarType, value: f64) -> f64 {
 }
 
 impl Interval {
-    /// A known value, without error.
+    /// A value with error bound 0.
     pub fn exact(mid: f64) -> Interval {
         Interval { mid, err: 0.0 }
     }

@@ -32,9 +32,9 @@ pub enum EvalError {
 pub enum EvalValue {
     /// A float.
     Float(Interval),
-    /// An integer; unsigned 64-bit ones by their bits.
+    /// An integer; a `u64` is stored as the `i64` with the same bits.
     Int(i64),
-    /// True, false, or undecided.
+    /// A bool; `None` if rounding could change it.
     Bool(Option<bool>),
     /// All components of a vector, matrix or struct, in order.
     Composite(Vec<EvalValue>),

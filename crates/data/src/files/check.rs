@@ -112,7 +112,7 @@ pub fn check(
         ));
     }
     if report.findings.is_empty() && report.rows > 0 && hash != dataset.manifest.set_hash {
-        let what = format!("the rows have set hash {hash}, but the manifest lists {}", dataset.manifest.set_hash);
+        let what = format!("the rows have set hash {hash}, not {}; restore the manifest", dataset.manifest.set_hash);
         report.findings.push(Finding { file: "manifest.json".into(), id: None, what });
     }
     Ok(report)
@@ -254,7 +254,12 @@ impl DatasetChecker<'_> {
 
     /// True if the compiler failed on the row when the dataset was generated.
     fn compiler_failed(&self, record: &RowRecord) -> bool {
-        self.dataset.manifest.shards.iter().flat_map(|shard| &shard.compiler_failures).any(|lost| lost.id == record.text("id"))
+        self.dataset
+            .manifest
+            .shards
+            .iter()
+            .flat_map(|shard| &shard.compiler_failures)
+            .any(|lost| lost.id == record.text("id"))
     }
 
     /// Checks that a row is distinct and in the split of its cluster.

@@ -74,7 +74,8 @@ impl DatasetManifest {
         if let Some(shard) = shards.iter().find(|shard| rows_in_files(shard) != shard.counts.rows as u128) {
             return Some(format!("the row counts of the files of shard {} do not add up to its total", shard.shard));
         }
-        if (recomputed.rows, recomputed.candidate_counts) != (self.rows, self.candidate_counts) || self.candidate_counts.distinct != settings.count
+        if (recomputed.rows, recomputed.candidate_counts) != (self.rows, self.candidate_counts)
+            || self.candidate_counts.distinct != settings.count
         {
             return Some("the row or candidate counts do not match those of the shards".into());
         }

@@ -142,7 +142,17 @@ impl<'a> ShardWriter<'a> {
             }
         }
         let (files, hash, counts) = (vec![], SetHash::default(), Counts::default());
-        Ok(ShardWriter { dir, settings, shard, open, files, hash, counts, compiler_failures: vec![], started: Instant::now() })
+        Ok(ShardWriter {
+            dir,
+            settings,
+            shard,
+            open,
+            files,
+            hash,
+            counts,
+            compiler_failures: vec![],
+            started: Instant::now(),
+        })
     }
 
     /// Counts a rejected row.
@@ -215,7 +225,15 @@ impl<'a> ShardWriter<'a> {
             self.files.push(FileRecord { path, split: split.to_owned(), rows, bytes, sha256 });
         }
         let ShardWriter { shard, files, hash, counts, compiler_failures: lost, started, .. } = self;
-        Ok(ShardRecord { shard, files, hash, counts, candidate_counts: reached, millis: started.elapsed().as_millis() as u64, compiler_failures: lost })
+        Ok(ShardRecord {
+            shard,
+            files,
+            hash,
+            counts,
+            candidate_counts: reached,
+            millis: started.elapsed().as_millis() as u64,
+            compiler_failures: lost,
+        })
     }
 }
 

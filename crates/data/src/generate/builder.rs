@@ -6,7 +6,7 @@ use super::sample::{PathCondition, Values};
 use crate::Random;
 use crate::program::{
     ArrayFill, ArrayId, ArrayParam, Body, CudaForm, DirectStyle, ExprKind, FuncId, FunctionDef, Guard, Program,
-    ProgramExpr, ProgramStmt, ScalarType, SizeExpr, SizeParam, Ty, ProgramValueParam, VarId, Variable,
+    ProgramExpr, ProgramStmt, ProgramValueParam, ScalarType, SizeExpr, SizeParam, Ty, VarId, Variable,
 };
 
 /// A program under construction.
@@ -254,7 +254,7 @@ impl ProgramBuilder {
         DirectStyle { block, guard, restrict: random.chance(65) }
     }
 
-    /// Draws a direct form in a random style.
+    /// Gives the program the direct CUDA form, in a random style.
     pub fn direct(&mut self) {
         let dimensions = self.program.grid.len();
         self.program.form = CudaForm::Direct(self.style(dimensions));

@@ -22,14 +22,14 @@ use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef};
 use annotations::{Annotations, launch_name, parse_annotation};
 use launch::{CudaText, ObservedEffects};
 
-/// A kernel of a file.
+/// A kernel of a file, and the result of ingesting it.
 #[derive(Clone, Debug)]
 pub struct IngestedKernel {
     /// Its name.
     pub name: String,
     /// Line of its definition.
     pub line: u32,
-    /// Its texts, or why it is not a row.
+    /// Its texts, or the reason why no row was created.
     pub outcome: Result<KernelTexts, String>,
 }
 
@@ -83,7 +83,7 @@ fn stray(kernels: &[PythonKernelInfo], source: &str) -> Option<(u32, usize)> {
     Some((line, kernels.iter().rposition(|kernel| *kernel.lines.start() < line).unwrap_or(0)))
 }
 
-/// A kernel of a module.
+/// A kernel, with the module that declares it and its number there.
 struct Declaration<'m> {
     module: &'m PythonModule,
     n: usize,
@@ -91,7 +91,7 @@ struct Declaration<'m> {
 }
 
 impl Declaration<'_> {
-    /// Lowers the kernel for a launch. Open types are instantiated as `float32`.
+    /// Lowers the kernel for a launch. Generic types are instantiated as `float32`.
     fn lower(&self, request: &LaunchRequest) -> Result<Lowered, String> {
         let types: Vec<(&str, &str)> =
             self.kernel.generic_params.iter().map(|name| (name.as_str(), "float32")).collect();

@@ -10,7 +10,7 @@ impl ProgramExpr {
         ProgramExpr { kind, ty: ty.into() }
     }
 
-    /// An `int`.
+    /// An `int` literal.
     pub fn int(value: i64) -> ProgramExpr {
         ProgramExpr::new(ExprKind::Int(value), ScalarType::I32)
     }
@@ -67,7 +67,7 @@ impl ProgramExpr {
         ProgramExpr::new(ExprKind::Function(func, args), ty)
     }
 
-    /// A `where` expression.
+    /// A `where` expression: `a` if the condition holds, otherwise `b`.
     pub fn choose(condition: ProgramExpr, a: ProgramExpr, b: ProgramExpr) -> ProgramExpr {
         let ty = a.ty;
         ProgramExpr::new(ExprKind::Where(Box::new([condition, a, b])), ty)

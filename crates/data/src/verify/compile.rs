@@ -57,7 +57,7 @@ fn headers(texts: &[NamedSource<'_>]) -> String {
     text
 }
 
-/// Appends a text without its includes, with its kernel exported as `extern "C"` under the given
+/// Appends a CUDA text without its includes; its kernel is exported as `extern "C"` under the given
 /// symbol.
 fn append_exported((name, cuda): NamedSource<'_>, symbol: &str, text: &mut String) {
     let head = format!("__global__ void {name}(");

@@ -97,7 +97,8 @@ pub fn manifests_with_retired_names_are_read() {
     let mut text = std::fs::read_to_string(&path).unwrap();
     let rejected = "\"rejected\": {}";
     assert!(text.contains(rejected), "rows at the level types are not rejected: {text}");
-    text = text.replace(rejected, "\"rejected\": {\"dead\": 2, \"dead_code\": 1, \"compiler_died\": 1, \"invalid\": 4}");
+    text =
+        text.replace(rejected, "\"rejected\": {\"dead\": 2, \"dead_code\": 1, \"compiler_died\": 1, \"invalid\": 4}");
     for (new, retired) in [
         ("\"candidate_counts\"", "\"reached\""),
         ("\"unsupported\"", "\"unmade\""),

@@ -24,7 +24,7 @@ pub struct Components<V> {
 pub struct AlgebraOpRow {
     /// Name in the text form.
     pub name: &'static str,
-    /// Operand and result types.
+    /// Kinds of the operands and the result, such as `vector, vector → scalar`.
     pub signature: &'static str,
     /// Error bound of each component, in units of 2⁻²⁴ (f32) or 2⁻⁵³ (f64) of `scale`, for operands
     /// of up to four rows and columns; 0 means exact.

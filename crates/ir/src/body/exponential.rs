@@ -73,7 +73,7 @@ pub(crate) fn exp2<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     scaled(e, &p, &n)
 }
 
-/// 2ⁿ · expm1(r) + (2ⁿ - 1), which avoids the cancellation of exp(x) - 1 near 0.
+/// expm1(x) = 2ⁿ · expm1(r) + (2ⁿ - 1), which avoids the cancellation of exp(x) - 1 near 0.
 pub(crate) fn expm1<E: EmitBits>(e: &mut E, args: &[&E::V]) -> E::V {
     if let Some(result) = via_f64(e, Op::Expm1, args) {
         return result;

@@ -17,8 +17,8 @@ mod races;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId, Stmt,
-    Struct, Value, View, WARP_SIZE, check_args, verify,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId,
+    Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};

@@ -122,7 +122,7 @@ impl CheckpointStore {
                 }
                 let remaining = match before {
                     Ok(Some(path)) => format!("the checkpoint before it, {}, is intact", name_of(&path)),
-                    _ => "there was no checkpoint before it".into(),
+                    _ => "no earlier checkpoint was found".into(),
                 };
                 return Err(Error::not_saved(self.folder.join(name), remaining, cause));
             }

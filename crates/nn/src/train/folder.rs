@@ -73,13 +73,13 @@ pub struct TrainedModel {
     pub parameters: Tensors,
     /// Tokenizer.
     pub tokenizer: Tokenizer,
-    /// Precision that it was trained in.
+    /// Precision that the model was trained in.
     pub precision: Precision,
     /// Number of training steps.
     pub step: u64,
     /// Settings of the run; `None` for a Hugging Face folder.
     pub config: Option<RunConfig>,
-    /// Message for the user, such as a damaged latest checkpoint.
+    /// Warning for the user, for example that the latest checkpoint is damaged.
     pub note: Option<String>,
     device: Device,
 }
@@ -254,7 +254,7 @@ impl TrainedModel {
         }
     }
 
-    /// Writes a Hugging Face folder.
+    /// Writes the model and its tokenizer as a folder that Hugging Face `transformers` loads.
     #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
         self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))

@@ -102,7 +102,7 @@ pub fn errors_are_one_sentence() -> Outcome {
     // A store whose folder goes away under it.
     fs::remove_dir_all(folder.join("made"))?;
     let error = store.save(&checkpoint(&mut Random::fresh(), 2, 1), None).err().ok_or("saved")?;
-    assert_says(&error, &["step-00000002 was not saved", "No such file or directory", "no checkpoint before it"]);
+    assert_says(&error, &["step-00000002 was not saved", "No such file or directory", "no earlier checkpoint"]);
     Ok(())
 }
 

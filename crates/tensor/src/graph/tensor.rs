@@ -120,7 +120,7 @@ impl Tensor {
         Ok(self.node()?.elements())
     }
 
-    /// Size of the elements in bytes.
+    /// Total size of the elements in bytes.
     #[track_caller]
     pub fn bytes(&self) -> Result<usize> {
         Ok(self.node()?.bytes())

@@ -17,7 +17,7 @@ use super::gpu_emulation::targets_gpu;
 use super::launch_shape::{LaunchShape, default_launch_shape};
 use super::lowering::{KernelShape, Lowering, RowSpace, Single};
 use super::row_kernel::RowKernel;
-use super::{Lowered, is_identity, look_through, reports_bad_index, strided_view};
+use super::{Lowered, can_report_bad_index, is_identity, look_through, strided_view};
 use crate::graph::node::{NodeId, Op};
 use crate::{DType, Device, Result, Tensor};
 
@@ -161,7 +161,7 @@ impl GroupKernel<'_> {
         for (n, sum) in group.column_sums.iter().enumerate() {
             outs.push(l.param(format!("sums{n}"), sum, Access::Write));
         }
-        if group.order.iter().any(|t| reports_bad_index(&t.0)) {
+        if group.order.iter().any(|t| can_report_bad_index(&t.0)) {
             l.status = Some(l.b.param("status", DType::I64, crate::runtime::status::WORDS, Access::ReadWrite));
         }
         if in_place.guarded {

@@ -15,7 +15,7 @@ use super::indexing::{gathers_one_per_row, scatters_one_per_row};
 use super::launch_shape::default_launch_shape;
 use super::lowering::RowSpace;
 use super::stages::stages;
-use super::{broadcasts_rows, is_identity, look_through, reports_bad_index, strided_view};
+use super::{broadcasts_rows, can_report_bad_index, is_identity, look_through, strided_view};
 use crate::graph::node::{Node, NodeId, Op};
 use crate::{Device, Tensor};
 
@@ -28,7 +28,7 @@ pub(crate) struct GroupInputs {
     /// along a broadcast axis, may be missing.
     pub own_index_inputs: HashSet<NodeId>,
     /// If set, the kernel can report an out-of-range index.
-    pub reports_bad_index: bool,
+    pub can_report_bad_index: bool,
 }
 
 /// Abstract index at which a value is read, relative to the output element.
@@ -92,7 +92,7 @@ pub(crate) fn analyze_inputs(group: &Group, device: Device) -> GroupInputs {
     GroupInputs {
         inputs: walk.inputs,
         own_index_inputs,
-        reports_bad_index: group.order.iter().any(|tensor| reports_bad_index(&tensor.0)),
+        can_report_bad_index: group.order.iter().any(|tensor| can_report_bad_index(&tensor.0)),
     }
 }
 

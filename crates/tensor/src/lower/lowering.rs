@@ -167,7 +167,7 @@ impl<S: KernelShape> Lowering<S> {
         Ok(Lowered {
             kernel: b.finish()?,
             inputs,
-            reports_bad_index: status.is_some(),
+            can_report_bad_index: status.is_some(),
             guarded: false,
             values,
             threads: THREADS_PER_BLOCK,

@@ -34,7 +34,7 @@ fn plain_and_transposed_products_need_no_copy() {
     let (x, w) = (f32s(&[37, 19]), f32s(&[19, 53]));
     assert_eq!(text(&x.matmul(&w)), "37x19 by 19x53, strides 19, 53 and 53; no copies");
     let by_columns = x.transpose(0, 1).matmul(&f32s(&[53, 37]).transpose(0, 1));
-    assert_eq!(text(&by_columns), "19x37 (by columns) by 37x53 (by columns), strides 19, 37 and 53; no copies");
+    assert_eq!(text(&by_columns), "19x37 (transposed) by 37x53 (transposed), strides 19, 37 and 53; no copies");
     let (_, inputs) = config(&by_columns);
     assert_eq!(inputs[0].0.id, x.0.id, "the memory is the input's");
 }
@@ -49,12 +49,12 @@ fn batches_fold_where_the_weights_are_the_same() {
     let transposed = x.transpose(-1, -2).matmul(&f32s(&[32, 10]));
     assert_eq!(
         text(&transposed),
-        "4 of 24x32 (by columns) by 32x10, strides 24, 10 and 10, of batches 768, 0 and 240; no copies"
+        "batch of 4: 24x32 (transposed) by 32x10, strides 24, 10 and 10, batch strides 768, 0 and 240; no copies"
     );
     let batched = x.matmul(&f32s(&[4, 24, 10]));
-    assert_eq!(text(&batched), "4 of 32x24 by 24x10, strides 24, 10 and 10, of batches 768, 240 and 320; no copies");
+    assert_eq!(text(&batched), "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 768, 240 and 320; no copies");
     let left = f32s(&[32, 24]).matmul(&f32s(&[4, 24, 10]));
-    assert_eq!(text(&left), "4 of 32x24 by 24x10, strides 24, 10 and 10, of batches 0, 240 and 320; no copies");
+    assert_eq!(text(&left), "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 0, 240 and 320; no copies");
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn long_chains_of_views_are_followed() {
     for _ in 0..10_001 {
         x = x.transpose(0, 1);
     }
-    assert_eq!(text(&x.matmul(&x)), "8x8 (by columns) by 8x8 (by columns), strides 8, 8 and 8; no copies");
+    assert_eq!(text(&x.matmul(&x)), "8x8 (transposed) by 8x8 (transposed), strides 8, 8 and 8; no copies");
 }

@@ -199,7 +199,7 @@ impl Device {
 }
 
 /// Guard of a device's lock: see [`Device::lock`].
-#[must_use = "the device is locked as long as this lives"]
+#[must_use = "the device is unlocked when the guard is dropped"]
 pub(crate) struct DeviceGuard {
     device: Device,
     _guard: MutexGuard<'static, ()>,

@@ -153,7 +153,8 @@ fn compile(device: Device, kernel: &Kernel, mode: CodegenMode) -> Result<Code> {
             let mut values: Vec<usize> = kernel.values.iter().map(|value| kernel.bytes_of(value.ty)).collect();
             values.extend(checked.then_some(8));
             let pointers = kernel.params.len() + usize::from(checked);
-            let function = bornite_cuda::KernelFunction::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
+            let function =
+                bornite_cuda::KernelFunction::load(&device, &cubin, &cuda::symbol(kernel), pointers, values)?;
             Ok(Code::Cuda(device, function))
         }
     }

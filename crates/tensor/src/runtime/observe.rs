@@ -46,7 +46,7 @@ pub(crate) fn observe_plan(plan: &Plan, again: impl FnOnce() -> crate::Result<Pl
     if !is_observed() {
         return;
     }
-    let kernels: Vec<String> = plan.kernel_sources().map(ToString::to_string).collect();
+    let kernels: Vec<String> = plan.kernel_irs().map(ToString::to_string).collect();
     notify(&format!("{}{}", plan.summary(), kernels.concat()));
     if !plans_as_for_gpu(plan.device)
         && let Err(error) = with_gpu_plans(again)

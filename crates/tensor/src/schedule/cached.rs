@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{ExistingRoots, Plan, is_source, plan, value_of};
+use super::{ExistingResults, Plan, is_source, plan, value_of};
 use crate::graph::node::{AxisSlice, Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
 use crate::{Device, Result, Tensor};
@@ -89,11 +89,11 @@ impl CachedPlan {
     /// Plans a graph; `None` if the plan can report errors, writes in place or reads other tensors
     /// than the graph's sources.
     fn new(root: &Tensor, sources: &[&Tensor]) -> Result<Option<CachedPlan>> {
-        let mut plan = plan(std::slice::from_ref(root), ExistingRoots::Skip, &[])?;
+        let mut plan = plan(std::slice::from_ref(root), ExistingResults::Skip, &[])?;
         let number = |source: &Tensor| sources.iter().position(|other| other.0.id == source.0.id);
         let numbers: Option<Vec<usize>> = plan.sources.iter().map(number).collect();
         let Some(sources) =
-            numbers.filter(|_| !plan.reports_bad_index() && plan.in_place.is_empty() && plan.roots.len() == 1)
+            numbers.filter(|_| !plan.can_report_bad_index() && plan.in_place.is_empty() && plan.results.len() == 1)
         else {
             return Ok(None);
         };

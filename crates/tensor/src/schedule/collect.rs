@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::handwritten::{locate_input, must_materialize};
-use super::{ExistingRoots, Schedule, is_output, is_source};
+use super::{ExistingResults, Schedule, is_pending_output, is_source};
 use crate::graph::multi_output::{self, ImplementationKind, MultiOutput};
 use crate::graph::node::NodeId;
 use crate::lower::{Overwrite, is_identity, look_through, strided_view};
@@ -24,7 +24,7 @@ pub(super) fn collect(schedule: &mut Schedule) -> Result<()> {
     }
     schedule.root_ids = roots.iter().map(|root| root.0.id).collect();
     let requested = schedule.requested.iter().filter(|tensor| !is_source(tensor)).cloned();
-    (schedule.nodes, schedule.pending) = walk(&roots, requested.collect())?;
+    (schedule.nodes, schedule.unevaluated) = walk(&roots, requested.collect())?;
     schedule.roots = roots;
     schedule.add_multi_output_inputs();
     debug_assert!(schedule.roots.iter().all(|root| schedule.nodes.contains_key(&root.0.id)));
@@ -36,13 +36,13 @@ impl Schedule {
     /// (new value, old value) pairs.
     pub(super) fn new(
         tensors: &[Tensor],
-        existing: ExistingRoots,
+        existing: ExistingResults,
         variable_updates: &[(Tensor, Tensor)],
     ) -> Result<Schedule> {
         let mut requested: Vec<Tensor> = vec![];
         for tensor in tensors {
             let node = tensor.node()?;
-            let is_requested = existing == ExistingRoots::Copy || !is_source(tensor);
+            let is_requested = existing == ExistingResults::Copy || !is_source(tensor);
             if is_requested && !requested.iter().any(|t| t.0.id == node.id) {
                 requested.push(tensor.clone());
             }
@@ -65,7 +65,7 @@ impl Schedule {
             roots: vec![],
             root_ids: HashSet::new(),
             nodes: BTreeMap::new(),
-            pending: vec![],
+            unevaluated: vec![],
             calls: HashMap::new(),
             direct_writes: Default::default(),
             rejected_updates: HashSet::new(),
@@ -81,7 +81,7 @@ impl Schedule {
 
     /// Adds the views and constants that multi-output ops read from memory.
     fn add_multi_output_inputs(&mut self) {
-        let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_output(tensor)).cloned().collect();
+        let outputs: Vec<Tensor> = self.nodes.values().filter(|tensor| is_pending_output(tensor)).cloned().collect();
         for output in &outputs {
             let handwritten = match multi_output::as_multi_output(&output.0.inputs[0].0) {
                 Some((MultiOutput { implementation: ImplementationKind::Source(source), .. }, _)) => Some(source),
@@ -115,8 +115,8 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tens
     Ok(walk(roots, vec![])?.0)
 }
 
-/// Nodes to compute, and `pending` extended by all nodes without a value that are not constants.
-fn walk(roots: &[Tensor], mut pending: Vec<Tensor>) -> Result<(BTreeMap<NodeId, Tensor>, Vec<Tensor>)> {
+/// Nodes to compute, and `unevaluated` extended by all nodes without a value that are not constants.
+fn walk(roots: &[Tensor], mut unevaluated: Vec<Tensor>) -> Result<(BTreeMap<NodeId, Tensor>, Vec<Tensor>)> {
     let mut kernels: BTreeMap<NodeId, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();
     let mut stack = roots.to_vec();
@@ -127,11 +127,11 @@ fn walk(roots: &[Tensor], mut pending: Vec<Tensor>) -> Result<(BTreeMap<NodeId, 
         }
         stack.extend(node.reads().iter().cloned());
         if !node.op.is_constant() {
-            pending.push(tensor.clone());
+            unevaluated.push(tensor.clone());
         }
         if !node.op.is_view() && !node.op.is_constant() {
             kernels.insert(node.id, tensor);
         }
     }
-    Ok((kernels, pending))
+    Ok((kernels, unevaluated))
 }

@@ -20,10 +20,10 @@ use crate::runtime::execute::{CodegenMode, Program, program};
 use crate::{Device, Error, Result, Tensor};
 
 pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
-    let Schedule { device, requested, roots, pending, steps, overwrites, memory, .. } = schedule;
-    let reports_bad_index =
+    let Schedule { device, requested, roots, unevaluated, steps, overwrites, memory, .. } = schedule;
+    let can_report_bad_index =
         steps.iter().any(|step| step.operands.iter().any(|operand| matches!(operand, Operand::Status)));
-    let status = if reports_bad_index { Some(crate::runtime::status::buffer(device)?) } else { None };
+    let status = if can_report_bad_index { Some(crate::runtime::status::buffer(device)?) } else { None };
     let mut programs = programs(device, &steps)?.into_iter();
     let overwritten: HashSet<NodeId> = overwrites.iter().map(|o| o.value).collect();
     let in_place = (0..roots.len()).filter(|&n| overwritten.contains(&roots[n].0.id)).collect();
@@ -33,9 +33,9 @@ pub(super) fn compile(schedule: Schedule) -> Result<Plan> {
     let mut plan = Plan {
         device,
         steps: vec![],
-        roots: requested,
+        results: requested,
         sources,
-        pending,
+        unevaluated,
         scratch_bytes: memory.scratch_bytes,
         live_ranges: memory.live_ranges,
         in_place,

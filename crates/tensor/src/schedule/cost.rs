@@ -14,7 +14,7 @@ pub(super) struct Cost {
     /// Bytes read and written, if not all of every argument.
     pub bytes: Option<u64>,
     /// If set, it is a matrix product of 16-bit floats, which runs on tensor cores.
-    pub half_precision_matmul: bool,
+    pub uses_tensor_cores: bool,
 }
 
 /// Flops of a node.

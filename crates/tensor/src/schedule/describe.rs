@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use super::fuse::Unit;
+use super::fuse::WorkItem;
 use super::ids::BufferSlice;
 use super::steps::{Operand, PlannedCall, PlannedStep};
-use super::{ExistingRoots, PASSES, Schedule, plan};
+use super::{ExistingResults, PASSES, Schedule, plan};
 use crate::lower::{Overwrite, look_through};
 use crate::{Error, Result, SourceLocation, Tensor};
 
@@ -17,7 +17,7 @@ thread_local! {
 
 /// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps,
 /// in-place outputs and memory, as far as they are known. The passes are `collect`, `select`,
-/// `concat`, `fuse`, `shape`, `steps`, `in_place`, `kernels` and `memory`. Nothing runs.
+/// `direct_writes`, `fuse`, `tune`, `steps`, `in_place`, `lower` and `memory`. Nothing runs.
 ///
 /// ```
 /// use bornite::{Device, Tensor, plan::explain_pass};
@@ -38,7 +38,7 @@ pub fn explain_pass(tensors: &[Tensor], pass: &str) -> Result<String> {
         return Ok(String::new());
     }
     REQUEST.set(Some((pass.into(), String::new())));
-    let planned = plan(tensors, ExistingRoots::Skip, &[]);
+    let planned = plan(tensors, ExistingResults::Skip, &[]);
     let text = REQUEST.take().map_or(String::new(), |(_, text)| text);
     planned.map(|_| text)
 }
@@ -80,11 +80,11 @@ impl fmt::Display for Schedule {
         }
         for unit in &self.units {
             match unit {
-                Unit::Group(group) => {
+                WorkItem::Group(group) => {
                     let (order, outputs) = (list(&group.order), list(group.outputs.iter().chain(&group.column_sums)));
                     writeln!(f, "group {:?} computes {order}; stores {outputs}", group.space)?;
                 }
-                Unit::Single(tensor) => writeln!(f, "single {}", named(tensor))?,
+                WorkItem::Single(tensor) => writeln!(f, "single {}", named(tensor))?,
             }
         }
         for (n, step) in self.steps.iter().enumerate() {

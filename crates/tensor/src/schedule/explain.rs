@@ -10,7 +10,7 @@ use bornite_support::profile::Roofline;
 use super::memory::LiveRange;
 use super::plan::{MemoryRegion, Plan, Slot, Step};
 use super::steps::Call;
-use super::{ExistingRoots, plan};
+use super::{ExistingResults, plan};
 use crate::{Device, Result, SourceLocation, Tensor};
 
 /// The steps that compute some tensors, with their costs: see [`explain`]. Its `Display` prints one
@@ -128,7 +128,7 @@ impl Step {
         let moved = self.args.iter().enumerate().map(|(n, slot)| slot.bytes as u64 * passes(n)).sum();
         let (bytes, flops) = (self.cost.bytes.unwrap_or(moved), self.cost.flops);
         let min_us = roof.map(|(roof, speedup)| {
-            let peak = roof.flops_per_second * if self.cost.half_precision_matmul { speedup } else { 1.0 };
+            let peak = roof.flops_per_second * if self.cost.uses_tensor_cores { speedup } else { 1.0 };
             1e6 * (bytes as f64 / roof.bytes_per_second).max(flops as f64 / peak)
         });
         let words = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect();
@@ -288,5 +288,5 @@ pub fn explain(tensors: &[Tensor]) -> Result<String> {
 /// Returns the steps that would compute tensors of one device, with their costs.
 #[track_caller]
 pub fn summarize(tensors: &[Tensor]) -> Result<PlanSummary> {
-    Ok(plan(tensors, ExistingRoots::Skip, &[])?.summary())
+    Ok(plan(tensors, ExistingResults::Skip, &[])?.summary())
 }

@@ -33,7 +33,7 @@ const MAX_NODES: usize = 96;
 const MAX_INPUTS: usize = 24;
 
 /// A unit of execution.
-pub(super) enum Unit {
+pub(super) enum WorkItem {
     /// One kernel for several nodes.
     Group(Group),
     /// A node that is not fused with others: a library call, a multi-output op, a direct write or
@@ -55,7 +55,7 @@ struct GroupBuilder {
 
 /// Access pattern by which a node reads another.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Edge {
+enum AccessPattern {
     /// Element i reads element i.
     Elementwise,
     /// Every element of row i reads element i.
@@ -120,13 +120,13 @@ impl<'a> Fuser<'a> {
     }
 
     /// The nodes that a node reads, each with the input tensor through which it reads.
-    fn edges(&self, n: usize) -> Vec<(usize, &'a Tensor)> {
+    fn producers(&self, n: usize) -> Vec<(usize, &'a Tensor)> {
         let tensor = self.nodes[n];
         if is_source(tensor) {
             return vec![];
         }
         let call = self.schedule.call_inputs(tensor);
-        let own: &[Tensor] = match self.schedule.direct_writes.writes.get(&tensor.0.id) {
+        let own: &[Tensor] = match self.schedule.direct_writes.partial_writes.get(&tensor.0.id) {
             Some(write) => &write.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
@@ -143,31 +143,31 @@ impl<'a> Fuser<'a> {
     }
 
     /// Access pattern by which `reader` reads `input` in a kernel over `space`.
-    fn edge(&self, reader: &Node, input: &Tensor, space: IterationSpace) -> Edge {
+    fn access_pattern(&self, reader: &Node, input: &Tensor, space: IterationSpace) -> AccessPattern {
         let (base, views) = look_through(input);
-        let Some(layout) = strided_view(base, &views) else { return Edge::Other };
+        let Some(layout) = strided_view(base, &views) else { return AccessPattern::Other };
         let same = is_identity(&layout);
         let row_space = space.row_space();
         let along_rows = match reader.op.facts().role {
-            Role::Pointwise | Role::Reduction if same => return Edge::Elementwise,
+            Role::Pointwise | Role::Reduction if same => return AccessPattern::Elementwise,
             Role::Pointwise | Role::Reduction => {
                 let by_row =
                     row_space.is_some_and(|f| base.0.elements() == f.rows && broadcasts_rows(&layout, f.columns));
-                return if by_row { Edge::PerRow } else { Edge::Other };
+                return if by_row { AccessPattern::PerRow } else { AccessPattern::Other };
             }
             // Only a gather of one element per row.
             Role::Indexed => row_space.is_some_and(|row_space| gathers_one_per_row(reader, row_space)),
             Role::Scatter => row_space.is_some_and(|row_space| scatters_one_per_row(reader, row_space)),
             Role::Source | Role::Constant | Role::View | Role::Single | Role::MultiOutput | Role::Output => false,
         };
-        if along_rows && same { Edge::Elementwise } else { Edge::Other }
+        if along_rows && same { AccessPattern::Elementwise } else { AccessPattern::Other }
     }
 
     /// Adds a node to a group, or starts a new one.
     fn assign_group(&mut self, n: usize) {
         let node = &*self.nodes[n].0;
-        let edges = self.edges(n);
-        let from: HashSet<usize> = edges.iter().map(|(from, _)| self.group_of(*from)).collect();
+        let producers = self.producers(n);
+        let from: HashSet<usize> = producers.iter().map(|(from, _)| self.group_of(*from)).collect();
         let own_space = match reduction_extents(node) {
             Some((outer, middle, inner)) if middle > 1 && outer * inner > 0 => match inner {
                 1 => Some(IterationSpace::Rows { rows: outer, columns: middle }),
@@ -179,7 +179,7 @@ impl<'a> Fuser<'a> {
             _ => None,
         };
         let is_single = self.schedule.call_inputs(self.nodes[n]).is_some()
-            || self.schedule.direct_writes.writes.contains_key(&node.id);
+            || self.schedule.direct_writes.partial_writes.contains_key(&node.id);
         let Some(own_space) = own_space.filter(|_| node.elements() > 0 && !is_single && !is_source(self.nodes[n]))
         else {
             self.start(n, IterationSpace::Elements(0), from);
@@ -195,7 +195,7 @@ impl<'a> Fuser<'a> {
         });
         let candidates: Vec<(usize, IterationSpace)> = candidates
             .into_iter()
-            .filter_map(|group| Some((group, self.space_with(n, group, own_space, &edges)?)))
+            .filter_map(|group| Some((group, self.space_with(n, group, own_space, &producers)?)))
             .collect();
         // Groups that the node reads elementwise can become one kernel, if neither depends on the
         // other through a third.
@@ -206,7 +206,7 @@ impl<'a> Fuser<'a> {
             let group = self.current(group);
             let others: HashSet<usize> =
                 from.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
-            let Some(space) = self.space_with(n, group, own_space, &edges) else { continue };
+            let Some(space) = self.space_with(n, group, own_space, &producers) else { continue };
             if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
                 continue;
             }
@@ -260,7 +260,7 @@ impl<'a> Fuser<'a> {
         n: usize,
         group: usize,
         own: IterationSpace,
-        edges: &[(usize, &Tensor)],
+        producers: &[(usize, &Tensor)],
     ) -> Option<IterationSpace> {
         let growing = &self.groups[group];
         if !self.fusible(group) {
@@ -290,24 +290,24 @@ impl<'a> Fuser<'a> {
         let fits = |(from, input): &(usize, &Tensor)| {
             self.group_of(*from) != group || self.can_read_in_kernel(n, *from, input, space)
         };
-        edges.iter().all(fits).then_some(space)
+        producers.iter().all(fits).then_some(space)
     }
 
     /// True if a node can read another one computed in the same kernel.
     fn can_read_in_kernel(&self, n: usize, from: usize, input: &Tensor, space: IterationSpace) -> bool {
         let node = &*self.nodes[n].0;
         let (level, own) = (self.level(from, space), self.level(n, space));
-        match self.edge(node, input, space) {
+        match self.access_pattern(node, input, space) {
             // Elements read elements and rows read rows; a gather reads from elements, a scatter
             // adds values that rows have.
-            Edge::Elementwise => match node.op.facts().role {
+            AccessPattern::Elementwise => match node.op.facts().role {
                 Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
                 Role::Reduction if matches!(space, IterationSpace::Rows { .. }) => level == Level::Elements,
                 Role::Pointwise | Role::Reduction | Role::View | Role::Constant => level == own,
                 Role::Source | Role::Single | Role::MultiOutput | Role::Output => level == own,
             },
-            Edge::PerRow => level == Level::Rows && own == Level::Elements,
-            Edge::Other => false,
+            AccessPattern::PerRow => level == Level::Rows && own == Level::Elements,
+            AccessPattern::Other => false,
         }
     }
 
@@ -361,15 +361,15 @@ impl<'a> Fuser<'a> {
             if group == to {
                 return true;
             }
-            let next = self.groups[group].depends_on.iter().map(|&after| self.current(after));
-            stack.extend(next.filter(|&after| seen.insert(after)));
+            let next = self.groups[group].depends_on.iter().map(|&before| self.current(before));
+            stack.extend(next.filter(|&before| seen.insert(before)));
         }
         false
     }
 
     /// True if a group depends on another through a third.
     fn reaches_indirectly(&self, from: usize, to: usize) -> bool {
-        let third = self.groups[from].depends_on.iter().map(|&after| self.current(after));
+        let third = self.groups[from].depends_on.iter().map(|&before| self.current(before));
         third.filter(|&third| third != to && third != from).any(|third| self.reaches(third, to))
     }
 
@@ -403,8 +403,8 @@ impl<'a> Fuser<'a> {
         }
         // Reads between the two must be possible within one kernel.
         let between = |n: usize, other: usize| {
-            let edges = self.edges(n);
-            edges
+            let producers = self.producers(n);
+            producers
                 .iter()
                 .all(|(from, input)| self.group_of(*from) != other || self.can_read_in_kernel(n, *from, input, space))
         };
@@ -413,16 +413,16 @@ impl<'a> Fuser<'a> {
             return;
         }
         let absorbed = std::mem::take(&mut self.groups[other].nodes);
-        let after = self.groups[other].depends_on.clone();
+        let before = self.groups[other].depends_on.clone();
         self.groups[other].merged_into = Some(into);
         let growing = &mut self.groups[into];
         growing.space = space;
         growing.nodes.extend(absorbed);
         growing.nodes.sort_unstable();
         growing.reads = both;
-        growing.depends_on.extend(after);
-        let after: HashSet<usize> = std::mem::take(&mut self.groups[into].depends_on);
-        self.groups[into].depends_on = after.into_iter().map(|g| self.current(g)).filter(|&g| g != into).collect();
+        growing.depends_on.extend(before);
+        let before: HashSet<usize> = std::mem::take(&mut self.groups[into].depends_on);
+        self.groups[into].depends_on = before.into_iter().map(|g| self.current(g)).filter(|&g| g != into).collect();
     }
 }
 

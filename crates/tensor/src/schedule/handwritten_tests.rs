@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::super::plan::{MemoryRegion, Plan};
 use super::super::steps::Call;
-use super::super::{ExistingRoots, plan};
+use super::super::{ExistingResults, plan};
 use crate::lower::with_gpu_plans;
 use crate::{DType, Device, Tensor};
 
@@ -72,7 +72,7 @@ fn gradients_of_slices_are_written_into_the_packed_gradient() {
                 let (all, [q, k, v]) = packed(how, sizes);
                 let seen = Tensor::attention(&q, &k, &v, None, true, None);
                 let gradient = seen.permute(&[0, 2, 1, 3]).square().sum(..).grad(&[&all]).remove(0);
-                plan(&[gradient], ExistingRoots::Skip, &[]).unwrap()
+                plan(&[gradient], ExistingResults::Skip, &[]).unwrap()
             });
             let what = format!("{how:?} {sizes:?}\n{}", plan.summary());
             let names: Vec<String> = plan.summary().steps.into_iter().map(|step| step.description).collect();
@@ -80,7 +80,7 @@ fn gradients_of_slices_are_written_into_the_packed_gradient() {
             assert_eq!(names.iter().find(moves), None, "{what}");
             // They write into the result of the plan.
             let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.output_count));
-            assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Root(0)).count(), 3, "{what}");
+            assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Output(0)).count(), 3, "{what}");
             let mut layouts = written(&plan, "attention_by_queries", 1);
             layouts.extend(written(&plan, "attention_by_keys", 2));
             let mut times: HashMap<usize, usize> = HashMap::new();
@@ -109,7 +109,7 @@ fn outputs_with_other_readers_are_not_interleaved() {
     let counts = |ask: &dyn Fn(&Tensor, [Tensor; 3]) -> Vec<Tensor>| {
         with_gpu_plans(|| {
             let (all, parts) = packed(Packed::Heads, sizes);
-            let plan = plan(&ask(&all, parts), ExistingRoots::Skip, &[]).unwrap();
+            let plan = plan(&ask(&all, parts), ExistingResults::Skip, &[]).unwrap();
             let interleaved = (plan.steps.iter().filter(|step| matches!(step.call, Call::Handwritten(_))))
                 .flat_map(|step| step.args.iter().take(step.output_count))
                 .filter(|slot| slot.bytes == all.0.bytes());
@@ -138,7 +138,7 @@ fn outputs_with_other_readers_are_not_interleaved() {
     };
     let plan = with_gpu_plans(|| {
         let (all, parts) = packed(Packed::Heads, sizes);
-        plan(&product(&all, parts), ExistingRoots::Skip, &[])
+        plan(&product(&all, parts), ExistingResults::Skip, &[])
     });
     assert!(plan.is_ok(), "{:?}", plan.err());
     // Adjacent slices are concatenated before padding; others are added.

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use super::ids::{BufferId, GroupId, Output};
 use super::memory::{last_uses, written};
 use super::steps::{Operand, PartialUpdate, PlannedCall, PlannedStep};
-use super::{GroupStep, Schedule};
+use super::{GroupInfo, Schedule};
 use crate::fused::Fallibility;
 use crate::graph::node::NodeId;
 use crate::lower::{InPlaceOutputs, Overwrite, targets_gpu};
@@ -61,7 +61,7 @@ fn is_free_after(steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
     let can_fail = |step: &PlannedStep| match step.call {
         PlannedCall::Routine(_, fails) => fails == Fallibility::Fallible,
         PlannedCall::Kernel(_, CodegenMode::Checked, _) => true,
-        _ => reports_bad_index(step),
+        _ => can_report_bad_index(step),
     };
     let reads = |step: &PlannedStep| step.inputs().any(|input| input.0.id == old.0.id);
     !steps[from..].iter().any(|step| can_fail(step) || reads(step))
@@ -69,11 +69,11 @@ fn is_free_after(steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
 
 /// True if out-of-range indices are known only after the last step.
 fn errors_known_at_end(device: Device, steps: &[PlannedStep]) -> bool {
-    targets_gpu(device) && steps.iter().any(reports_bad_index)
+    targets_gpu(device) && steps.iter().any(can_report_bad_index)
 }
 
 /// True if a step can report an out-of-range index.
-fn reports_bad_index(step: &PlannedStep) -> bool {
+fn can_report_bad_index(step: &PlannedStep) -> bool {
     step.operands.iter().any(|operand| matches!(operand, Operand::Status))
 }
 
@@ -113,12 +113,12 @@ fn overwrite_variables(schedule: &mut Schedule) {
         }
     }
     for (at, id) in group_steps(schedule) {
-        let (steps, GroupStep { group, own_index_inputs, .. }) = (&schedule.steps, &schedule.groups[id.0]);
+        let (steps, GroupInfo { group, own_index_inputs, .. }) = (&schedule.steps, &schedule.groups[id.0]);
         let new = |o: &&Overwrite| group.outputs.iter().any(|t| t.0.id == o.value);
         let safe = |Overwrite { old, .. }: &&Overwrite| {
             let read = steps[at].inputs().any(|input| input.0.id == old.0.id);
             (!read || own_index_inputs.contains(&old.0.id))
-                && !reports_bad_index(&steps[at])
+                && !can_report_bad_index(&steps[at])
                 && is_free_after(steps, at + 1, old)
         };
         let here: Vec<Overwrite> = schedule.variable_updates.iter().filter(new).filter(safe).cloned().collect();
@@ -162,7 +162,7 @@ fn overwrite_by_routines(schedule: &mut Schedule) {
 fn reuse_inputs(schedule: &mut Schedule) {
     let (last, computed) = (last_uses(&schedule.steps), written(&schedule.steps));
     for (at, id) in group_steps(schedule) {
-        let (step, GroupStep { group, own_index_inputs, .. }) = (&schedule.steps[at], &schedule.groups[id.0]);
+        let (step, GroupInfo { group, own_index_inputs, .. }) = (&schedule.steps[at], &schedule.groups[id.0]);
         let has_fixed_memory = |tensor: &Tensor| {
             let (direct_writes, buffer) = (&schedule.direct_writes, BufferId::of(tensor));
             let is_container = direct_writes.containers.iter().any(|container| container.buffer == buffer);

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 
 use super::ids::{BufferId, BufferSlice, Output};
-use super::pack::{Block, Packed, pack};
+use super::pack::{Allocation, Packed, pack};
 use super::plan::{MemoryRegion, Slot};
 use super::steps::PlannedStep;
-use super::{Schedule, concat::DirectWrites};
+use super::{Schedule, direct_writes::DirectWrites};
 use crate::{Result, SourceLocation};
 
 /// Slots and live ranges of values.
@@ -47,7 +47,7 @@ pub(super) fn assign_memory(schedule: &mut Schedule) -> Result<()> {
 }
 
 /// Size of a buffer, and its first and last use.
-struct Use {
+struct Lifetime {
     bytes: usize,
     first: usize,
     last: usize,
@@ -68,12 +68,12 @@ fn owner(schedule: &Schedule, buffer: BufferId) -> BufferSlice {
 }
 
 /// All buffers that steps write, in order of id, so that equal plans get equal memory.
-fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
+fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Lifetime> {
     let Schedule { steps, direct_writes: DirectWrites { slices, containers, .. }, reused_inputs, .. } = schedule;
-    let mut uses: BTreeMap<BufferId, Use> = BTreeMap::new();
+    let mut uses: BTreeMap<BufferId, Lifetime> = BTreeMap::new();
     for (n, step) in steps.iter().enumerate() {
         for Output { buffer, bytes } in step.outputs() {
-            uses.entry(buffer).or_insert(Use { bytes, first: n, last: n }).last = n;
+            uses.entry(buffer).or_insert(Lifetime { bytes, first: n, last: n }).last = n;
         }
         for input in step.inputs() {
             if let Some(used) = uses.get_mut(&BufferId::of(input)) {
@@ -86,7 +86,7 @@ fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Use> {
         let parts = slices.iter().filter(|(_, part)| part.parent == parent).filter_map(|(part, _)| uses.get(part));
         let Some(first) = parts.map(|part| part.first).min() else { continue };
         let read = steps.iter().rposition(|step| step.inputs().any(|input| BufferId::of(input) == parent));
-        let used = uses.entry(parent).or_insert(Use { bytes, first, last: first });
+        let used = uses.entry(parent).or_insert(Lifetime { bytes, first, last: first });
         (used.first, used.last) = (used.first.min(first), used.last.max(read.unwrap_or(first)));
     }
     // A buffer that is reused stays in use until then.
@@ -103,27 +103,27 @@ fn assign_buffers(schedule: &Schedule) -> BufferAssignment {
     let Schedule { roots, nodes, overwrites, .. } = schedule;
     let uses = uses(schedule);
     let own: HashMap<BufferId, MemoryRegion> = (roots.iter().enumerate())
-        .map(|(n, root)| (BufferId::of(root), MemoryRegion::Root(n)))
+        .map(|(n, root)| (BufferId::of(root), MemoryRegion::Output(n)))
         .chain(overwrites.iter().enumerate().map(|(n, new)| (new.value.into(), MemoryRegion::Source(n))))
         .collect();
     // One block for all buffers that share memory.
-    let (mut blocks, mut number): (Vec<Block>, HashMap<BufferId, usize>) = (vec![], HashMap::new());
-    for (&buffer, &Use { bytes, first, last }) in &uses {
+    let (mut blocks, mut number): (Vec<Allocation>, HashMap<BufferId, usize>) = (vec![], HashMap::new());
+    for (&buffer, &Lifetime { bytes, first, last }) in &uses {
         let BufferSlice { parent, offset } = owner(schedule, buffer);
         if own.contains_key(&parent) {
             continue;
         }
         let block = *number.entry(parent).or_insert_with(|| {
-            blocks.push(Block { bytes: 0, steps: first..=last });
+            blocks.push(Allocation { bytes: 0, steps: first..=last });
             blocks.len() - 1
         });
-        let Block { bytes: block_bytes, steps } = &mut blocks[block];
+        let Allocation { bytes: block_bytes, steps } = &mut blocks[block];
         *block_bytes = (*block_bytes).max(offset + bytes);
         *steps = first.min(*steps.start())..=last.max(*steps.end());
     }
     let Packed { offsets, bytes: scratch_bytes } = pack(&blocks);
     let mut assignment = BufferAssignment { slots: HashMap::new(), scratch_bytes, live_ranges: vec![] };
-    for (&buffer, &Use { bytes, first, last }) in &uses {
+    for (&buffer, &Lifetime { bytes, first, last }) in &uses {
         let BufferSlice { parent, offset } = owner(schedule, buffer);
         let slot = match own.get(&parent) {
             Some(&memory) => Slot { region: memory, offset, bytes },

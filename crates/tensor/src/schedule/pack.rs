@@ -13,17 +13,17 @@ pub(crate) const ALIGNMENT: usize = 256;
 
 /// Memory needed from one step to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct Allocation {
     pub bytes: usize,
     pub steps: RangeInclusive<usize>,
 }
 
-impl Block {
+impl Allocation {
     fn aligned_bytes(&self) -> usize {
         self.bytes.next_multiple_of(ALIGNMENT)
     }
 
-    fn is_live_with(&self, other: &Block) -> bool {
+    fn is_live_with(&self, other: &Allocation) -> bool {
         self.steps.start() <= other.steps.end() && other.steps.start() <= self.steps.end()
     }
 
@@ -40,7 +40,7 @@ pub(super) struct Packed {
 }
 
 /// Live bytes at each step.
-fn live_bytes(blocks: &[Block], bytes: impl Fn(&Block) -> usize) -> Vec<usize> {
+fn live_bytes(blocks: &[Allocation], bytes: impl Fn(&Allocation) -> usize) -> Vec<usize> {
     let steps = blocks.iter().map(|block| block.steps.end() + 1).max().unwrap_or(0);
     let mut change = vec![0isize; steps + 1];
     for block in blocks {
@@ -60,11 +60,11 @@ fn peak(live: &[usize]) -> (usize, usize) {
 }
 
 /// Packs blocks so that none that live at the same time overlap.
-pub(super) fn pack(blocks: &[Block]) -> Packed {
+pub(super) fn pack(blocks: &[Allocation]) -> Packed {
     // Packing takes time quadratic in the number of blocks, so large plans get fewer attempts.
     const PAIRS: usize = 40_000_000;
     let tries = (PAIRS / (blocks.len() * blocks.len()).max(1)).clamp(6, 64);
-    let live = live_bytes(blocks, Block::aligned_bytes);
+    let live = live_bytes(blocks, Allocation::aligned_bytes);
     let lower_bound = peak(&live).1;
     let mut best: Option<(Packed, Vec<usize>)> = None;
     let mut attempt = |order: Vec<usize>| {
@@ -103,16 +103,16 @@ pub(super) fn pack(blocks: &[Block]) -> Packed {
 }
 
 /// Initial orders to try.
-fn orders(blocks: &[Block], live: &[usize]) -> Vec<Vec<usize>> {
-    let sorted = |key: &dyn Fn(&Block) -> (u128, u128)| {
+fn orders(blocks: &[Allocation], live: &[usize]) -> Vec<Vec<usize>> {
+    let sorted = |key: &dyn Fn(&Allocation) -> (u128, u128)| {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_by_key(|&n| std::cmp::Reverse(key(&blocks[n])));
         order
     };
-    let length = |block: &Block| (block.steps.end() - block.steps.start()) as u128;
-    let early = |block: &Block| u128::MAX - *block.steps.start() as u128;
+    let length = |block: &Allocation| (block.steps.end() - block.steps.start()) as u128;
+    let early = |block: &Allocation| u128::MAX - *block.steps.start() as u128;
     // Peak of live bytes during the block's live range.
-    let pressure = |block: &Block| block.steps.clone().map(|step| live[step]).max().unwrap_or(0) as u128;
+    let pressure = |block: &Allocation| block.steps.clone().map(|step| live[step]).max().unwrap_or(0) as u128;
     vec![
         sorted(&|block| (pressure(block), block.aligned_bytes() as u128)),
         sorted(&|block| (block.aligned_bytes() as u128, length(block))),
@@ -125,7 +125,7 @@ fn orders(blocks: &[Block], live: &[usize]) -> Vec<Vec<usize>> {
 
 /// Places each block, in this order, in the smallest gap that fits it between the blocks that are
 /// live with it.
-fn place_in_order(blocks: &[Block], order: &[usize]) -> Packed {
+fn place_in_order(blocks: &[Allocation], order: &[usize]) -> Packed {
     let mut packed = Packed { offsets: vec![0; blocks.len()], bytes: 0 };
     // By offset.
     let mut placed: Vec<usize> = Vec::with_capacity(blocks.len());
@@ -152,12 +152,12 @@ fn place_in_order(blocks: &[Block], order: &[usize]) -> Packed {
 mod tests {
     use super::*;
 
-    fn block(bytes: usize, steps: RangeInclusive<usize>) -> Block {
-        Block { bytes, steps }
+    fn block(bytes: usize, steps: RangeInclusive<usize>) -> Allocation {
+        Allocation { bytes, steps }
     }
 
     /// Panics if two blocks that are live at once overlap, or one exceeds the allocation.
-    fn check(blocks: &[Block], packed: &Packed) {
+    fn check(blocks: &[Allocation], packed: &Packed) {
         for (n, a) in blocks.iter().enumerate() {
             let end = packed.offsets[n] + a.bytes;
             assert!(packed.offsets[n].is_multiple_of(ALIGNMENT) && end <= packed.bytes, "{a:?}");
@@ -202,7 +202,7 @@ mod tests {
         let mut ratios = vec![];
         for plan in 0..4000 {
             let (count, steps) = (1 + numbers.below(60), 1 + numbers.below(50));
-            let blocks: Vec<Block> = (0..count)
+            let blocks: Vec<Allocation> = (0..count)
                 .map(|_| {
                     let first = numbers.below(steps);
                     // Most values are short-lived; some are saved for the backward pass.
@@ -214,7 +214,7 @@ mod tests {
                 .collect();
             let packed = pack(&blocks);
             check(&blocks, &packed);
-            ratios.push(packed.bytes as f64 / peak(&live_bytes(&blocks, Block::aligned_bytes)).1 as f64);
+            ratios.push(packed.bytes as f64 / peak(&live_bytes(&blocks, Allocation::aligned_bytes)).1 as f64);
         }
         ratios.sort_by(f64::total_cmp);
         let at = |share: f64| ratios[(share * (ratios.len() - 1) as f64) as usize];

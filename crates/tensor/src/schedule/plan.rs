@@ -26,8 +26,8 @@ pub(crate) struct Slot {
 /// Memory that a plan's launches access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryRegion {
-    /// Buffer of the n-th requested tensor.
-    Root(usize),
+    /// Buffer of the n-th result.
+    Output(usize),
     /// Scratch memory, shared by all steps.
     Scratch,
     /// A tensor that has a value before the plan runs.
@@ -51,16 +51,16 @@ pub(crate) struct Step {
     pub(super) cost: Cost,
 }
 
-/// Everything needed to compute some tensors, except memory.
+/// Compiled steps with the region and offset of every argument; `run` takes the buffers.
 pub(crate) struct Plan {
     pub device: Device,
     pub steps: Vec<Step>,
     /// Distinct tensors to compute.
-    pub roots: Vec<Tensor>,
+    pub results: Vec<Tensor>,
     /// Tensors that it reads.
     pub sources: Vec<Tensor>,
     /// Tensors that had no value when the plan was made: those it computes, and views.
-    pub(super) pending: Vec<Tensor>,
+    pub(super) unevaluated: Vec<Tensor>,
     /// Size of the scratch memory.
     pub scratch_bytes: usize,
     /// Live range and slot of each value.
@@ -73,9 +73,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Allocates buffers for the roots; in-place roots get empty ones.
-    pub fn allocate_roots(&self) -> Result<Vec<Buffer>> {
+    pub fn allocate_results(&self) -> Result<Vec<Buffer>> {
         let bytes = |(n, root): (usize, &Tensor)| if self.in_place.contains(&n) { 0 } else { root.0.bytes() };
-        self.roots.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
+        self.results.iter().enumerate().map(bytes).map(|bytes| Buffer::new(self.device, bytes)).collect()
     }
 
     /// Allocates scratch memory, if a step uses it.
@@ -87,12 +87,12 @@ impl Plan {
     /// True if no other thread has computed a node of the plan since it was made. The device must
     /// be locked.
     pub fn is_current(&self) -> bool {
-        !self.pending.iter().any(|tensor| tensor.0.has_value_now())
+        !self.unevaluated.iter().any(|tensor| tensor.0.has_value_now())
     }
 
     /// Drops the graph's tensors, which would keep memory and old values of variables alive.
     pub fn drop_graph(&mut self) {
-        (self.roots, self.sources, self.pending) = (vec![], vec![], vec![]);
+        (self.results, self.sources, self.unevaluated) = (vec![], vec![], vec![]);
     }
 
     /// Handles that keep the code of all steps alive.
@@ -106,12 +106,12 @@ impl Plan {
     }
 
     /// The IR of the generated kernels, in the order of their launches.
-    pub fn kernel_sources(&self) -> impl Iterator<Item = &Kernel> {
+    pub fn kernel_irs(&self) -> impl Iterator<Item = &Kernel> {
         self.steps.iter().filter_map(Step::kernel)
     }
 
     /// True if a step can report an out-of-range index.
-    pub fn reports_bad_index(&self) -> bool {
+    pub fn can_report_bad_index(&self) -> bool {
         self.status.is_some()
     }
 
@@ -128,8 +128,8 @@ impl Plan {
 
     /// Launches every step. On the host, the run can be interrupted until the first step that
     /// overwrites a source.
-    pub fn run(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let launch = |step: &Step| self.launch(step, roots, scratch, sources);
+    pub fn run(&self, results: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+        let launch = |step: &Step| self.launch(step, results, scratch, sources);
         if self.device.is_cuda() {
             return self.steps.iter().try_for_each(launch);
         }
@@ -144,7 +144,7 @@ impl Plan {
 
     /// Runs the library calls once, since the first run may load code, which a graph capture does
     /// not allow. The results are garbage; sources are not written.
-    pub fn warm_up(&self, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+    pub fn warm_up(&self, results: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let calls = || self.steps.iter().filter(|step| matches!(step.call, Call::Matmul(_)));
         let mut sources = sources.to_vec();
         let outputs = calls().flat_map(|step| &step.args[..step.output_count]);
@@ -153,14 +153,14 @@ impl Plan {
         for n in overwritten.collect::<HashSet<usize>>() {
             sources[n] = Buffer::new(self.device, sources[n].bytes())?;
         }
-        calls().try_for_each(|step| self.launch(step, roots, scratch, &sources))
+        calls().try_for_each(|step| self.launch(step, results, scratch, &sources))
     }
 
-    fn launch(&self, step: &Step, roots: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
+    fn launch(&self, step: &Step, results: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
         let mut args = Vec::with_capacity(step.args.len());
         for Slot { region, offset, bytes } in &step.args {
             let buffer = match *region {
-                MemoryRegion::Root(n) => roots.get(n),
+                MemoryRegion::Output(n) => results.get(n),
                 MemoryRegion::Scratch => scratch,
                 MemoryRegion::Source(n) => sources.get(n),
                 MemoryRegion::Status => self.status.as_ref(),
@@ -189,7 +189,7 @@ impl Plan {
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.region {
-            MemoryRegion::Root(n) => write!(f, "result {n}")?,
+            MemoryRegion::Output(n) => write!(f, "result {n}")?,
             MemoryRegion::Scratch => return write!(f, "scratch {}", self.offset),
             MemoryRegion::Source(n) => write!(f, "input {n}")?,
             MemoryRegion::Status => write!(f, "status")?,

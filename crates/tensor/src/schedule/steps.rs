@@ -1,8 +1,8 @@
 //! Pass 6, steps: the launches, with the buffers that each reads and writes.
 //!
-//! Reads `units`, `calls` and `direct_writes`; adds `steps` and `groups`. Afterwards no step writes
-//! a value that is in memory before it, and a group's operands are those of its kernel, except that
-//! the kernel may read slices of them.
+//! Reads `calls` and `direct_writes`, consumes `units`; adds `steps`, `groups` and
+//! `partial_updates`. Afterwards no output of a step has a value yet, and a group's operands are
+//! those of its kernel, except that the kernel may read slices of them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::{Kernel, Value};
 
-use super::concat::{DirectWrite, DirectWriteKind};
 use super::cost::{Cost, decomposition_flops, flops, product_flops};
-use super::fuse::Unit;
+use super::direct_writes::{PartialWrite, RemainingWrite};
+use super::fuse::WorkItem;
 use super::handwritten::{OutputLayout, launches};
 use super::ids::{BufferId, GroupId, Output};
-use super::{GroupStep, Schedule, is_output};
+use super::{GroupInfo, Schedule, is_pending_output};
 use crate::fused::Fallibility;
 use crate::graph::multi_output::{self, ImplementationKind};
 use crate::graph::node::{NodeId, Op, Role};
@@ -101,24 +101,24 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
     let (mut seen, mut groups, mut partial_updates, mut steps) = (HashSet::new(), vec![], vec![], vec![]);
     for unit in std::mem::take(&mut schedule.units) {
         let tensor = match unit {
-            Unit::Group(group) => {
-                let GroupInputs { inputs, own_index_inputs, reports_bad_index } = analyze_inputs(&group, device);
+            WorkItem::Group(group) => {
+                let GroupInputs { inputs, own_index_inputs, can_report_bad_index } = analyze_inputs(&group, device);
                 let outs = group.outputs.iter().chain(&group.column_sums).map(|t| Operand::Out(Output::of(t)));
                 let inputs = inputs.into_iter().map(Operand::In);
-                let operands = outs.chain(reports_bad_index.then_some(Operand::Status)).chain(inputs).collect();
+                let operands = outs.chain(can_report_bad_index.then_some(Operand::Status)).chain(inputs).collect();
                 let (call, info) = (PlannedCall::Group(GroupId(groups.len())), LaunchInfo::default());
                 steps.push(PlannedStep { call, operands, values: vec![], info, cost: Cost::default() });
-                groups.push(GroupStep { group, own_index_inputs, in_place: InPlaceOutputs::default() });
+                groups.push(GroupInfo { group, own_index_inputs, in_place: InPlaceOutputs::default() });
                 continue;
             }
-            Unit::Single(tensor) => tensor,
+            WorkItem::Single(tensor) => tensor,
         };
         let info = LaunchInfo::of(&tensor.0);
-        if let Some(write) = schedule.direct_writes.writes.get(&tensor.0.id) {
+        if let Some(write) = schedule.direct_writes.partial_writes.get(&tensor.0.id) {
             let update = |old: &Tensor| PartialUpdate { step: steps.len(), value: tensor.0.id, old: old.clone() };
             partial_updates.extend(write.old.as_ref().map(update));
             write_slices(&tensor, write, info, &mut steps)?;
-        } else if is_output(&tensor) {
+        } else if is_pending_output(&tensor) {
             let op = &tensor.0.inputs[0];
             if seen.insert(op.0.id) {
                 multi_output_steps(device, op, &schedule.direct_writes.interleaved, info, &mut steps)?;
@@ -127,8 +127,8 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
             if seen.insert(call.outputs[0].0.id) {
                 let results = call.outputs.iter().map(|result| Operand::Out(Output::of(result)));
                 let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
-                let half_precision_matmul = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
-                let cost = Cost { flops: product_flops(&tensor), half_precision_matmul, ..Cost::default() };
+                let uses_tensor_cores = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+                let cost = Cost { flops: product_flops(&tensor), uses_tensor_cores, ..Cost::default() };
                 let call = PlannedCall::Matmul(call.matmul.clone());
                 steps.push(PlannedStep { call, operands, values: vec![], info, cost });
             }
@@ -166,19 +166,19 @@ fn single_steps(device: Device, tensor: &Tensor, info: LaunchInfo, steps: &mut V
 }
 
 /// Adds the steps that write the remaining slices of a direct write.
-fn write_slices(tensor: &Tensor, write: &DirectWrite, info: LaunchInfo, steps: &mut Vec<PlannedStep>) -> Result<()> {
+fn write_slices(tensor: &Tensor, write: &PartialWrite, info: LaunchInfo, steps: &mut Vec<PlannedStep>) -> Result<()> {
     /// Inputs per kernel; each is a parameter.
     const MAX_INPUTS: usize = 64;
     let out = || vec![Operand::Out(Output::of(tensor))];
     match &write.kind {
-        DirectWriteKind::ConcatInputs { axis, inputs } => {
+        RemainingWrite::ConcatInputs { axis, inputs } => {
             for inputs in inputs.chunks(MAX_INPUTS) {
                 let mut step = kernel_step(lower_concat_inputs(tensor, *axis, inputs)?, out(), info)?;
                 step.cost.bytes = Some(inputs.iter().map(|&n| 2 * tensor.0.inputs[n].0.bytes() as u64).sum());
                 steps.push(step);
             }
         }
-        DirectWriteKind::Row { axis, position, value } => {
+        RemainingWrite::Row { axis, position, value } => {
             let mut step = kernel_step(lower_row_update(tensor, *axis, position, value)?, out(), info)?;
             step.cost.bytes = Some(2 * (tensor.0.bytes() / tensor.0.shape[*axis].max(1)) as u64);
             steps.push(step);
@@ -187,7 +187,7 @@ fn write_slices(tensor: &Tensor, write: &DirectWrite, info: LaunchInfo, steps: &
     Ok(())
 }
 
-/// The step of a lowered group.
+/// Creates the step that launches the kernel of a fused group.
 pub(super) fn group_step(lowered: Lowered, group: &Group) -> Result<PlannedStep> {
     let outs = group.outputs.iter().chain(&group.column_sums).map(|t| Operand::Out(Output::of(t))).collect();
     let info = group.outputs.last().map_or(LaunchInfo::default(), |t| LaunchInfo::of(&t.0));
@@ -226,10 +226,10 @@ fn is_random_draw(tensor: &Tensor) -> bool {
     is_random
 }
 
-/// The step of a lowered kernel.
+/// Creates the step that launches a lowered kernel.
 fn kernel_step(lowered: Lowered, outs: Vec<Operand>, info: LaunchInfo) -> Result<PlannedStep> {
-    let Lowered { kernel, inputs, reports_bad_index, guarded, values, threads, .. } = lowered;
-    let status = reports_bad_index.then_some(Operand::Status).or(guarded.then_some(Operand::Guard));
+    let Lowered { kernel, inputs, can_report_bad_index, guarded, values, threads, .. } = lowered;
+    let status = can_report_bad_index.then_some(Operand::Status).or(guarded.then_some(Operand::Guard));
     let inputs = inputs.into_iter().map(|Input { tensor, part }| match part {
         None => Operand::In(tensor),
         Some(part) => {
@@ -255,7 +255,7 @@ fn multi_output_steps(
     let location = tensor.0.location;
     // An output that is not read still needs memory.
     let outputs = multi_output::outputs(tensor, location);
-    let buffer = |output: &Tensor| if is_output(output) { BufferId::of(output) } else { BufferId::temporary() };
+    let buffer = |output: &Tensor| if is_pending_output(output) { BufferId::of(output) } else { BufferId::temporary() };
     let outs: Vec<Output> =
         outputs.iter().map(|output| Output { buffer: buffer(output), bytes: output.0.bytes() }).collect();
     let (kernel_of, values, checked) = match &multi_output.implementation {
@@ -297,7 +297,7 @@ fn multi_output_steps(
             };
             let outs = outputs.iter().zip(&outs).map(|(output, out)| (layout(output, *out), output.0.dtype.bytes()));
             for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
-                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), half_precision_matmul: true };
+                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), uses_tensor_cores: true };
                 steps.push(PlannedStep {
                     call: PlannedCall::Handwritten(Arc::new(call)),
                     operands,

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Op, Scalar};
 
-use super::lvalue::{Lvalue, CudaOperand, Pointer};
+use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};

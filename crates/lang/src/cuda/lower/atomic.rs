@@ -3,7 +3,7 @@
 use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
 
 use super::component::ElementPart;
-use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection};
 use super::{CodeKind, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
@@ -22,7 +22,12 @@ struct Target {
 
 impl<'m> Lowering<'m> {
     /// Lowers a CUDA atomic function; `None` if `name` is not one.
-    pub(super) fn atomic(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<Option<CudaOperand>> {
+    pub(super) fn atomic(
+        &mut self,
+        name: &str,
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<Option<CudaOperand>> {
         let plain = name.strip_suffix("_block").or(name.strip_suffix("_system")).unwrap_or(name);
         let mut atomic = match plain {
             "atomicAdd" => Atomic::Add,

@@ -15,7 +15,7 @@
 
 use bornite_ir::{Args, Scalar, Type, Value};
 
-use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection};
 use super::{CodeKind, LowerResult, Lowering, scan};
 use crate::SourceSpan;
 use crate::cuda::CudaModule;
@@ -94,11 +94,12 @@ impl<'m> Lowering<'m> {
         self.cas_initial_read = None;
         let operand = self.operand(init)?;
         let tree = match &operand {
-            CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, .. })
-                if self.code == CodeKind::Kernel
-                    && matches!(path[..], [] | [Projection::Reinterpret(_)])
-                    && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
-                    && self.read_only.iter().all(|(found, _)| found != view) =>
+            CudaOperand::Lvalue(Lvalue {
+                root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, ..
+            }) if self.code == CodeKind::Kernel
+                && matches!(path[..], [] | [Projection::Reinterpret(_)])
+                && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
+                && self.read_only.iter().all(|(found, _)| found != view) =>
             {
                 let scalar = element.as_scalar().unwrap_or(Scalar::I32);
                 let (Some(at), zero) = (Args::new(at), self.w.constant(Value::int(scalar, 0))) else {

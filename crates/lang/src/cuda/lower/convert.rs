@@ -2,7 +2,7 @@
 
 use bornite_ir::{Op, Scalar, Type};
 
-use super::lvalue::{LocalArray, Lvalue, CudaOperand, Pointer, Projection};
+use super::lvalue::{CudaOperand, LocalArray, Lvalue, Pointer, Projection};
 use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
@@ -175,7 +175,7 @@ impl<'m> Lowering<'m> {
                     self.unsupported(
                         span,
                         format!("reinterpreting '{from}' as '{to}'"),
-                        "reinterpret it as a number of the same width",
+                        "reinterpret it as a scalar of the same width",
                     )
                 }
             },
@@ -198,7 +198,12 @@ impl<'m> Lowering<'m> {
     }
 
     /// Casts a pointer to scalars to vectors of them, or back, or to scalars of the same width.
-    pub(super) fn reinterpret_pointer(&mut self, pointer: Pointer, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
+    pub(super) fn reinterpret_pointer(
+        &mut self,
+        pointer: Pointer,
+        to: Type,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
         if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
             return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
         }
@@ -223,7 +228,7 @@ impl<'m> Lowering<'m> {
                 self.unsupported(
                     span,
                     what,
-                    "a pointer to numbers can be cast to vectors of 2 or 4 of them, or to numbers of the same width",
+                    "a scalar pointer can be cast to vectors of 2 or 4 such scalars, or to scalars of the same width",
                 )
             }
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, CudaOperand, Pointer};
+use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};

@@ -4,7 +4,7 @@
 use bornite_ir::{Op, Scalar, Value};
 
 use super::index::Index;
-use super::lvalue::{Lvalue, LvalueRoot, CudaOperand, Pointer, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, Projection};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
@@ -261,8 +261,10 @@ impl<'m> Lowering<'m> {
                 _ => self.unsupported(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
-        if let (CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_), Binary::Add | Binary::Sub) =
-            (&left, op)
+        if let (
+            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_),
+            Binary::Add | Binary::Sub,
+        ) = (&left, op)
         {
             let what = "pointer arithmetic on a local variable or array";
             return self.unsupported(span, what, "index the array: 'a[i + j]'");

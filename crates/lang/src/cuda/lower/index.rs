@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
-use super::lvalue::{ConstArray, LocalArray, Lvalue, LvalueRoot, CudaOperand, Pointer, Projection};
+use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer, Projection};
 use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -67,14 +67,19 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Length of a dimension of a view; the maximum length if it is known only at launch.
+    /// Extent of a dimension of a view; `i32::MAX`, the maximum, if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
         let dim = self.w.b.kernel().view(view).dims.get(dimension);
         dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }
 
     /// Lowers indexing: to an element, or to a row of a multidimensional array.
-    pub(super) fn index_into(&mut self, base: CudaOperand, index: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
+    pub(super) fn index_into(
+        &mut self,
+        base: CudaOperand,
+        index: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
         match base {
             CudaOperand::Pointer(pointer) if pointer.dims.is_some() => self.index_by_dims(pointer, index, span),
             CudaOperand::Pointer(mut pointer) => {
@@ -195,7 +200,7 @@ impl<'m> Lowering<'m> {
         if values.len() > MAX_CHOICES {
             let what = format!("a non-constant index into a constant array of {} elements", values.len());
             let hint =
-                "pass it as a pointer, or declare it '__constant__' without values; at most 64 elements are supported";
+                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 64 elements";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);

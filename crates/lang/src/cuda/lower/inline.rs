@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bornite_ir::{Scalar, Stmt as IrStmt, Value};
 
 use super::call::MAX_CALLS;
-use super::lvalue::{Lvalue, CudaOperand, Pointer};
-use super::{Binding, BoundArg, CodeKind, ControlScope, LowerFailed, Inline, LowerResult, Lowering, ScopeKind, scan};
+use super::lvalue::{CudaOperand, Lvalue, Pointer};
+use super::{Binding, BoundArg, CodeKind, ControlScope, Inline, LowerFailed, LowerResult, Lowering, ScopeKind, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
 use crate::cuda::types::CType;

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::lvalue::{LocalArray, Lvalue, LvalueRoot, CudaOperand, Projection};
+use super::lvalue::{CudaOperand, LocalArray, Lvalue, LvalueRoot, Projection};
 use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
@@ -113,7 +113,11 @@ impl<'m> Lowering<'m> {
         let mut path = lvalue.path;
         path.push(Projection::Field(at));
         let lvalue = Lvalue { root: lvalue.root, path, ty, constant: constant || lvalue.constant };
-        Ok(if array { CudaOperand::LocalArray(as_local_array(lvalue, member), vec![]) } else { CudaOperand::Lvalue(lvalue) })
+        Ok(if array {
+            CudaOperand::LocalArray(as_local_array(lvalue, member), vec![])
+        } else {
+            CudaOperand::Lvalue(lvalue)
+        })
     }
 
     /// Declaration of a struct field.

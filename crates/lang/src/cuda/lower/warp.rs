@@ -87,7 +87,13 @@ impl<'m> Lowering<'m> {
         }))
     }
 
-    fn shuffle(&mut self, shuffle: Shuffle, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
+    fn shuffle(
+        &mut self,
+        shuffle: Shuffle,
+        name: &str,
+        args: &'m [Expr],
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
         if !(3..=4).contains(&args.len()) {
             let what = format!("'{name}' takes 3 or 4 arguments, {} given", given_count(args.len()));
             return self.fail(span, what, "", "");

@@ -147,7 +147,7 @@ impl RawEntry {
             return Err(format!("tensor {name} has dtype {}, not one of {}", quoted(&self.dtype), known.join(", ")));
         };
         if self.shape.len() > MAX_RANK {
-            return Err(format!("tensor {name} has {} axes, more than {MAX_RANK}", self.shape.len()));
+            return Err(format!("tensor {name} has {} axes; the maximum is {MAX_RANK}", self.shape.len()));
         }
         // Strides are products of lengths even if there are no elements: an axis of length 0 counts
         // as 1.

@@ -127,7 +127,7 @@ pub(super) fn read(json: &Value) -> Result<(GptConfig, Family)> {
         "gpt2" => (gpt2(&mut fields)?, Family::Gpt2),
         "llama" => (llama(&mut fields)?, Family::Llama),
         other => {
-            let what = format!("config.json has model_type {}; supported are gpt2 and llama", quoted(other));
+            let what = format!("config.json has model_type {}; expected gpt2 or llama", quoted(other));
             return Err(Error::config(what));
         }
     };
@@ -167,7 +167,7 @@ fn gpt2(fields: &mut Fields) -> Result<GptConfig> {
         None | Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast") => MlpKind::Gelu,
         Some("gelu" | "gelu_python") => MlpKind::GeluErf,
         Some(other) => {
-            let why = "supported are gelu_new, gelu_fast, gelu_pytorch_tanh and gelu";
+            let why = "expected gelu_new, gelu_fast, gelu_pytorch_tanh or gelu";
             return Err(fields.unexpected("activation_function", &other.into(), why));
         }
     };
@@ -186,7 +186,7 @@ fn gpt2(fields: &mut Fields) -> Result<GptConfig> {
 
 fn llama(fields: &mut Fields) -> Result<GptConfig> {
     if let Some(other) = fields.text("hidden_act")?.filter(|name| !matches!(&name[..], "silu" | "swish")) {
-        return Err(fields.unexpected("hidden_act", &other.into(), "supported is silu"));
+        return Err(fields.unexpected("hidden_act", &other.into(), "expected silu"));
     }
     let sizes = [
         "vocab_size",
@@ -251,7 +251,7 @@ fn rope(fields: &mut Fields, context: usize) -> Result<(f64, Option<RopeScaling>
         }
         other => {
             return Err(Error::config(format!(
-                "config.json has RoPE scaling of type {}; supported are default and llama3",
+                "config.json has RoPE scaling of type {}; expected default or llama3",
                 quoted(other)
             )));
         }

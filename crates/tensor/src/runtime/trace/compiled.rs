@@ -18,7 +18,7 @@ use crate::runtime::buffer::Buffer;
 use crate::runtime::resize::{self, ResizeCopy};
 use crate::runtime::scratch::scratch;
 use crate::runtime::var::{changes, check_updates};
-use crate::schedule::{ExistingRoots, Plan, PlanSummary, plan, value_of};
+use crate::schedule::{ExistingResults, Plan, PlanSummary, plan, value_of};
 use crate::{Device, Error, Result, SourceLocation, Tensor, Update, Var};
 
 /// A plan with its memory.
@@ -101,8 +101,8 @@ impl Compiled {
             Some((update.value.clone(), old.clone()))
         };
         let overwrites: Vec<(Tensor, Tensor)> = updates.iter().filter(is_exclusive).filter_map(with_old).collect();
-        let mut plan = plan(&requested, ExistingRoots::Copy, &overwrites)?;
-        if device.is_cuda() && plan.reports_bad_index() {
+        let mut plan = plan(&requested, ExistingResults::Copy, &overwrites)?;
+        if device.is_cuda() && plan.can_report_bad_index() {
             GuardedCopy::compiled(device)?; // compiled before the device is locked
         }
         let _running = device.lock();
@@ -118,7 +118,7 @@ impl Compiled {
                 SourceKind::Constant(if may_move { value.duplicate(device)? } else { value })
             });
         }
-        let root_of = |t: &Tensor| plan.roots.iter().position(|r| r.0.id == t.0.id).unwrap_or_default();
+        let root_of = |t: &Tensor| plan.results.iter().position(|r| r.0.id == t.0.id).unwrap_or_default();
         let outputs: Vec<usize> = outputs.iter().map(root_of).collect();
         let updates: Vec<(Var, usize)> = updates.iter().map(|u| (u.var.clone(), root_of(&u.value))).collect();
         let mut all_variables: Vec<(Var, bool)> = updates.iter().map(|(var, _)| (var.clone(), true)).collect();
@@ -130,8 +130,8 @@ impl Compiled {
                 all_variables.push((var.clone(), false));
             }
         }
-        let (roots, scratch) = (plan.allocate_roots()?, scratch(plan.device, plan.scratch_bytes)?);
-        let result_nodes = outputs.iter().map(|&root| plan.roots[root].node().map(Node::without_history));
+        let (roots, scratch) = (plan.allocate_results()?, scratch(plan.device, plan.scratch_bytes)?);
+        let result_nodes = outputs.iter().map(|&root| plan.results[root].node().map(Node::without_history));
         let result_nodes: Vec<Node> = result_nodes.collect::<Result<_>>()?;
         plan.drop_graph();
         let read = |source: &SourceKind| if let SourceKind::Argument(n) = source { Some(*n) } else { None };

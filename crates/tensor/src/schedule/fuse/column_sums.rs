@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::Unit;
+use super::WorkItem;
 use crate::Tensor;
 use crate::graph::node::NodeId;
 use crate::lower::{IterationSpace, attach_sums, only_gpu_kernels};
@@ -16,20 +16,20 @@ const SEARCH_DISTANCE: usize = 16;
 const MIN_ELEMENTS: usize = 1 << 24;
 
 /// Moves column reductions into earlier row kernels, on a GPU.
-pub(super) fn attach_column_sums(units: Vec<Unit>) -> Vec<Unit> {
+pub(super) fn attach_column_sums(units: Vec<WorkItem>) -> Vec<WorkItem> {
     // Tests compare small kernels with the interpreter.
     let min_elements = if only_gpu_kernels() { 1 } else { MIN_ELEMENTS };
     let mut computed_by: HashMap<NodeId, usize> = HashMap::new();
-    let mut result: Vec<Unit> = vec![];
+    let mut result: Vec<WorkItem> = vec![];
     for unit in units {
         let reduction = match &unit {
-            Unit::Group(group) if matches!(group.space, IterationSpace::Middle { .. }) => Some(group),
+            WorkItem::Group(group) if matches!(group.space, IterationSpace::Middle { .. }) => Some(group),
             _ => None,
         };
         // The nearest row kernel that it can be attached to.
         let found = reduction.and_then(|column_sums| {
             (0..result.len()).rev().take(SEARCH_DISTANCE).find_map(|n| {
-                let Unit::Group(rows) = &result[n] else { return None };
+                let WorkItem::Group(rows) = &result[n] else { return None };
                 let large =
                     matches!(rows.space, IterationSpace::Rows { rows, columns } if rows * columns >= min_elements);
                 if !large {
@@ -41,14 +41,14 @@ pub(super) fn attach_column_sums(units: Vec<Unit>) -> Vec<Unit> {
         });
         let index = match found {
             Some((n, both)) => {
-                result[n] = Unit::Group(both);
+                result[n] = WorkItem::Group(both);
                 n
             }
             None => result.len(),
         };
         match &unit {
-            Unit::Group(group) => computed_by.extend(group.outputs.iter().map(|output| (output.0.id, index))),
-            Unit::Single(tensor) => _ = computed_by.insert(tensor.0.id, index),
+            WorkItem::Group(group) => computed_by.extend(group.outputs.iter().map(|output| (output.0.id, index))),
+            WorkItem::Single(tensor) => _ = computed_by.insert(tensor.0.id, index),
         }
         if index == result.len() {
             result.push(unit);

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{Fuser, Unit};
+use super::{Fuser, WorkItem};
 use crate::graph::node::NodeId;
 use crate::lower::{Group, look_through};
 
@@ -19,10 +19,10 @@ const CACHED_BYTES: usize = 64 << 10;
 #[derive(Default)]
 struct Recomputation {
     nodes: Vec<usize>,
-    /// Nodes that are stored for it.
-    leaves: Vec<usize>,
+    /// Outputs of other kernels that it loads; they are stored for it.
+    loaded_nodes: Vec<usize>,
     /// Tensors in memory that it reads, with their bytes.
-    memory: Vec<(NodeId, usize)>,
+    loaded_inputs: Vec<(NodeId, usize)>,
     /// Bytes moved.
     bytes: usize,
 }
@@ -35,16 +35,17 @@ impl Recomputation {
             all.extend(new);
         };
         more(&mut self.nodes, &other.nodes);
-        more(&mut self.leaves, &other.leaves);
-        let new = other.memory.iter().filter(|entry| !self.memory.contains(entry)).copied().collect::<Vec<_>>();
-        self.memory.extend(new);
+        more(&mut self.loaded_nodes, &other.loaded_nodes);
+        let new =
+            other.loaded_inputs.iter().filter(|entry| !self.loaded_inputs.contains(entry)).copied().collect::<Vec<_>>();
+        self.loaded_inputs.extend(new);
     }
 }
 
 impl<'a> Fuser<'a> {
     /// Decides which values are stored and which recomputed, and returns the units in execution
     /// order.
-    pub(super) fn into_units(self, root_ids: &HashSet<NodeId>) -> Vec<Unit> {
+    pub(super) fn into_units(self, root_ids: &HashSet<NodeId>) -> Vec<WorkItem> {
         let (order, readers) = (self.order(), self.readers());
         let mut stored: HashSet<usize> =
             (0..self.nodes.len()).filter(|&n| root_ids.contains(&self.nodes[n].0.id)).collect();
@@ -58,8 +59,8 @@ impl<'a> Fuser<'a> {
             }
             if !self.fusible(group) {
                 for &n in &growing.nodes {
-                    stored.extend(self.edges(n).iter().map(|(from, _)| *from));
-                    units.push(Unit::Single(self.nodes[n].clone()));
+                    stored.extend(self.producers(n).iter().map(|(from, _)| *from));
+                    units.push(WorkItem::Single(self.nodes[n].clone()));
                 }
                 continue;
             }
@@ -67,7 +68,7 @@ impl<'a> Fuser<'a> {
             let outputs = outputs.iter().map(|&n| self.nodes[n].clone()).collect();
             let order = computed.iter().map(|&n| self.nodes[n]);
             let order = order.filter(|t| !t.0.op.is_view() && !t.0.op.is_constant()).cloned().collect();
-            units.push(Unit::Group(Group {
+            units.push(WorkItem::Group(Group {
                 space: growing.space,
                 outputs,
                 order,
@@ -95,7 +96,7 @@ impl<'a> Fuser<'a> {
             if !computed.insert(n) {
                 continue;
             }
-            for (from, _) in self.edges(n) {
+            for (from, _) in self.producers(n) {
                 if self.group_of(from) == group { stack.push(from) } else { foreign.push(from) }
             }
         }
@@ -103,16 +104,18 @@ impl<'a> Fuser<'a> {
         foreign.dedup();
         let is_stored = |n: &usize| stored.contains(n) || !self.fusible(self.group_of(*n));
         let mut loaded: HashSet<usize> = foreign.iter().copied().filter(is_stored).collect();
-        // Cheapest first: tensors that one recomputation loads are free for the others.
+        // Cheapest first: tensors that one recomputation loads are free for the others. The budget
+        // grows from half the node's bytes to twice, the cost of a store and a load.
         let half = |n: usize| self.nodes[n].0.bytes() / 2;
         for limit in [1, 2, 4] {
             for &n in foreign.iter().rev() {
                 if computed.contains(&n) || loaded.contains(&n) || stored.contains(&n) {
                     continue;
                 }
-                if let Some((nodes, leaves)) = self.recompute(n, group, &loaded, stored, readers, limit * half(n)) {
-                    stored.extend(&leaves);
-                    loaded.extend(leaves);
+                if let Some((nodes, loaded_nodes)) = self.recompute(n, group, &loaded, stored, readers, limit * half(n))
+                {
+                    stored.extend(&loaded_nodes);
+                    loaded.extend(loaded_nodes);
                     computed.extend(nodes);
                 }
             }
@@ -156,7 +159,7 @@ impl<'a> Fuser<'a> {
         if self.nodes[n].0.elements() == 1 && largest > 1 && recomputation.nodes.iter().any(|&n| self.is_expensive(n)) {
             return None;
         }
-        (recomputation.bytes <= max_bytes).then_some((recomputation.nodes, recomputation.leaves))
+        (recomputation.bytes <= max_bytes).then_some((recomputation.nodes, recomputation.loaded_nodes))
     }
 
     /// A node and the nodes below it that are recomputable and not stored, in topological order, up
@@ -170,7 +173,7 @@ impl<'a> Fuser<'a> {
             }
             if self.is_recomputable(m) && (m == n || !stored.contains(&m)) && !found.contains(&m) {
                 found.push(m);
-                queue.extend(self.edges(m).iter().map(|(from, _)| *from));
+                queue.extend(self.producers(m).iter().map(|(from, _)| *from));
             }
         }
         found.sort_unstable();
@@ -188,19 +191,19 @@ impl<'a> Fuser<'a> {
         readers: &[usize],
     ) -> Option<Recomputation> {
         let mut recomputation = Recomputation { nodes: vec![n], ..Recomputation::default() };
-        for (from, _) in self.edges(n) {
+        for (from, _) in self.producers(n) {
             match recomputations.get(&from).filter(|_| recomputable.contains(&from)) {
                 Some(other) => recomputation.merge(other),
-                None if !recomputation.leaves.contains(&from) => recomputation.leaves.push(from),
+                None if !recomputation.loaded_nodes.contains(&from) => recomputation.loaded_nodes.push(from),
                 None => {}
             }
         }
         for input in self.nodes[n].0.reads() {
             let base = look_through(input).0;
             let in_memory = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
-            if in_memory && !recomputation.memory.iter().any(|(id, _)| *id == base.0.id) {
+            if in_memory && !recomputation.loaded_inputs.iter().any(|(id, _)| *id == base.0.id) {
                 let bytes = base.0.bytes();
-                recomputation.memory.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
+                recomputation.loaded_inputs.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
             }
         }
         if recomputation.nodes.len() > MAX_RECOMPUTED_NODES
@@ -208,9 +211,10 @@ impl<'a> Fuser<'a> {
         {
             return None;
         }
-        let leaves = recomputation.leaves.iter().map(|&leaf| self.load_bytes(leaf, loaded, stored, readers));
+        let loaded_nodes =
+            recomputation.loaded_nodes.iter().map(|&leaf| self.load_bytes(leaf, loaded, stored, readers));
         recomputation.bytes =
-            leaves.sum::<usize>() + recomputation.memory.iter().map(|(_, bytes)| bytes).sum::<usize>();
+            loaded_nodes.sum::<usize>() + recomputation.loaded_inputs.iter().map(|(_, bytes)| bytes).sum::<usize>();
         Some(recomputation)
     }
 
@@ -234,7 +238,7 @@ impl<'a> Fuser<'a> {
         for n in (0..self.nodes.len()).rev() {
             let group = self.group_of(n);
             let passed_on = if self.is_recomputable(n) { std::mem::take(&mut readers[n]) } else { HashSet::new() };
-            for (from, _) in self.edges(n) {
+            for (from, _) in self.producers(n) {
                 if self.group_of(from) != group {
                     readers[from].insert(group);
                 } else {
@@ -256,7 +260,7 @@ impl<'a> Fuser<'a> {
         let node = &*self.nodes[n].0;
         node.op.facts().recomputable
             && self.schedule.call_inputs(self.nodes[n]).is_none()
-            && !self.schedule.direct_writes.writes.contains_key(&node.id)
+            && !self.schedule.direct_writes.partial_writes.contains_key(&node.id)
     }
 
     /// Groups in execution order (depth-first topological sort).

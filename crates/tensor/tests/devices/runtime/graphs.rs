@@ -19,7 +19,12 @@ const GEOMETRY: LaunchConfig = LaunchConfig {
 };
 
 /// A launch of x = x * m + c.
-fn affine(function: &Arc<bornite_cuda::KernelFunction>, x: &Arc<Buffer>, m: u32, c: u32) -> Result<PreparedFunction, Error> {
+fn affine(
+    function: &Arc<bornite_cuda::KernelFunction>,
+    x: &Arc<Buffer>,
+    m: u32,
+    c: u32,
+) -> Result<PreparedFunction, Error> {
     function.prepare(GEOMETRY, &[(x.clone(), 0)], &[&m.to_ne_bytes(), &c.to_ne_bytes(), &WORDS.to_ne_bytes()])
 }
 

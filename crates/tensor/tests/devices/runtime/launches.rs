@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bornite_cuda::{
-    Buffer, Device, DeviceInfo, Error, Event, LaunchConfig, Stream, LaunchWorkload, advise, loaded_kernels, occupancy,
+    Buffer, Device, DeviceInfo, Error, Event, LaunchConfig, LaunchWorkload, Stream, advise, loaded_kernels, occupancy,
 };
 
 use super::kernels::{self, buffer, load, read, values};

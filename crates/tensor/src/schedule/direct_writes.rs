@@ -1,4 +1,4 @@
-//! Pass 3, concat: values written directly into a slice of a larger buffer, without a copy.
+//! Pass 3, direct_writes: values written directly into a slice of a larger buffer, without a copy.
 //!
 //! Reads `nodes`, `calls` and `variable_updates`; adds `direct_writes`. Afterwards a value is a
 //! slice of at most one other, and no slice is a root. There are three kinds:
@@ -25,13 +25,13 @@ use crate::{Result, Tensor};
 
 /// Alignment in bytes that the widest loads and stores of generated kernels need.
 const KERNEL_ALIGNMENT: usize = 16;
-/// Elementwise inputs of a concatenation get launches of their own if there are more than
+/// Elementwise inputs of a concatenation get launches of their own if there are at least
 /// `MIN_INPUTS` and they have at least `MIN_AVERAGE_BYTES` on average.
 const MIN_AVERAGE_BYTES: usize = 256 << 10;
-const MIN_INPUTS: usize = 4;
+const MIN_INPUTS: usize = 5;
 
-/// Part of a node's value that a kernel writes.
-pub(super) enum DirectWriteKind {
+/// The part of a value that its own kernel still has to write.
+pub(super) enum RemainingWrite {
     /// These inputs of the concatenation. The others are in place already, or are written by the
     /// kernels that compute them.
     ConcatInputs { axis: usize, inputs: Vec<usize> },
@@ -39,9 +39,10 @@ pub(super) enum DirectWriteKind {
     Row { axis: usize, position: Tensor, value: Tensor },
 }
 
-/// A node whose value is written slice by slice.
-pub(super) struct DirectWrite {
-    pub kind: DirectWriteKind,
+/// A concatenation or variable update of which other kernels write slices, so that its own kernel
+/// writes only the remaining part.
+pub(super) struct PartialWrite {
+    pub kind: RemainingWrite,
     /// Tensors that must be in memory before it.
     pub reads: Vec<Tensor>,
     /// The variable's old value, if this is a partial update of it. It is only valid in place of
@@ -49,10 +50,11 @@ pub(super) struct DirectWrite {
     pub old: Option<Tensor>,
 }
 
-/// Direct writes of a schedule.
+/// Values written directly into slices of others. The slices are in `slices` and `interleaved`, the
+/// values that contain them in `partial_writes`.
 #[derive(Default)]
 pub(super) struct DirectWrites {
-    pub writes: HashMap<NodeId, DirectWrite>,
+    pub partial_writes: HashMap<NodeId, PartialWrite>,
     /// Buffers that are contiguous slices of another.
     pub slices: HashMap<BufferId, BufferSlice>,
     /// Outputs of handwritten kernels that are strided slices of another buffer. Nothing else reads
@@ -89,14 +91,14 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
     for Overwrite { value: id, old } in variable_updates.iter().filter(|o| !rejected_updates.contains(&o.value)) {
         if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| partial_update(&tensor.0, old))
         {
-            found.writes.insert(*id, update);
+            found.partial_writes.insert(*id, update);
         }
     }
     let readers = count_readers(nodes);
     // Outermost first, since slices nest.
     for tensor in nodes.values().rev() {
         let Op::Concat(axis) = tensor.0.op else { continue };
-        if is_source(tensor) || found.writes.contains_key(&tensor.0.id) {
+        if is_source(tensor) || found.partial_writes.contains_key(&tensor.0.id) {
             continue;
         }
         let free = |base: &Tensor, at: usize| {
@@ -123,12 +125,12 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
             found.interleaved.extend(parts);
             rest
         };
-        let (kind, reads) = (DirectWriteKind::ConcatInputs { axis, inputs: rest }, tensor.0.inputs.clone());
-        found.writes.insert(tensor.0.id, DirectWrite { kind, reads, old: None });
+        let (kind, reads) = (RemainingWrite::ConcatInputs { axis, inputs: rest }, tensor.0.inputs.clone());
+        found.partial_writes.insert(tensor.0.id, PartialWrite { kind, reads, old: None });
     }
     let container =
-        |(id, write): (&NodeId, &DirectWrite)| Some(Output::of(nodes.get(id).filter(|_| write.old.is_none())?));
-    found.containers = found.writes.iter().filter_map(container).collect();
+        |(id, write): (&NodeId, &PartialWrite)| Some(Output::of(nodes.get(id).filter(|_| write.old.is_none())?));
+    found.containers = found.partial_writes.iter().filter_map(container).collect();
     found.containers.sort_unstable();
     found
 }
@@ -197,7 +199,7 @@ fn contiguous_parts(
     let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
     let has_own_kernel = |base: &Tensor| library.results.contains(&base.0.id) || !is_inlined(&base.0);
     let heavy: usize = parts.iter().filter(|(base, ..)| has_own_kernel(base)).map(|(base, ..)| base.0.bytes()).sum();
-    let many = parts.len() > MIN_INPUTS && computed >= MIN_AVERAGE_BYTES * parts.len();
+    let many = parts.len() >= MIN_INPUTS && computed >= MIN_AVERAGE_BYTES * parts.len();
     // Otherwise one kernel that computes all inputs moves fewer bytes.
     let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();
     (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (BufferId::of(base), *at)).collect(), rest))
@@ -210,27 +212,27 @@ fn is_inlined(node: &Node) -> bool {
 
 /// A node as a partial update of `old`, the variable's value that it replaces, if the rest of it is
 /// `old`.
-fn partial_update(node: &Node, old: &Tensor) -> Option<DirectWrite> {
+fn partial_update(node: &Node, old: &Tensor) -> Option<PartialWrite> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
     }
     let (kind, reads) = if let Op::Concat(axis) = &node.op {
         let inputs = changed_inputs(node, *axis, old)?;
         let reads = inputs.iter().map(|&n| node.inputs[n].clone()).collect();
-        (DirectWriteKind::ConcatInputs { axis: *axis, inputs }, reads)
+        (RemainingWrite::ConcatInputs { axis: *axis, inputs }, reads)
     } else if let (Op::Map(ScalarOp::Select), [condition, value, otherwise]) = (&node.op, &node.inputs[..]) {
         let (base, views) = look_through(otherwise);
         if base.0.id != old.0.id || !is_identity(&strided_view(base, &views)?) {
             return None;
         }
         let (axis, position) = single_position(condition)?;
-        (DirectWriteKind::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
+        (RemainingWrite::Row { axis, position: position.clone(), value: value.clone() }, vec![position, value.clone()])
     } else {
         return None;
     };
     // The written values must not be read from the memory that is overwritten.
     let reads_old = |input: &Tensor| look_through(input).0.0.id == old.0.id;
-    (!reads.iter().any(reads_old)).then(|| DirectWrite { kind, reads, old: Some(old.clone()) })
+    (!reads.iter().any(reads_old)).then(|| PartialWrite { kind, reads, old: Some(old.clone()) })
 }
 
 /// Inputs of a concatenation that are not the slices of `old` at the same position. `None` if all

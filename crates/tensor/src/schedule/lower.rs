@@ -1,4 +1,4 @@
-//! Pass 8, kernels: the IR of every group.
+//! Pass 8, lower: the IR of every group.
 //!
 //! Reads groups and their in-place outputs; completes their steps. Afterwards no step is a group.
 //! Each group is lowered once, and its kernel reads the inputs that the analysis found
@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::steps::{PlannedCall, PlannedStep, group_step};
-use super::{GroupStep, Schedule};
+use super::{GroupInfo, Schedule};
 use crate::graph::node::NodeId;
 use crate::lower::{Lowered, lower_group};
 use crate::{Error, Result, Tensor};
@@ -15,7 +15,7 @@ use crate::{Error, Result, Tensor};
 pub(super) fn lower_groups(schedule: &mut Schedule) -> Result<()> {
     for step in &mut schedule.steps {
         if let PlannedCall::Group(id) = step.call {
-            let GroupStep { group, own_index_inputs, in_place } = &schedule.groups[id.0];
+            let GroupInfo { group, own_index_inputs, in_place } = &schedule.groups[id.0];
             let lowered = lower_group(group, schedule.device, in_place)?;
             debug_assert!(
                 matches_analysis(step, own_index_inputs, &lowered),

@@ -1,4 +1,4 @@
-//! Pass 5, shape: autotuned launch shapes of generated kernels: elements per thread, threads per
+//! Pass 5, tune: autotuned launch shapes of generated kernels: elements per thread, threads per
 //! block, rows per block.
 //!
 //! Reads `units`; sets `launch_shape` of groups for which the default is not the fastest. A launch
@@ -17,12 +17,12 @@ use bornite_ir::Value;
 use bornite_support::tune::{Choice, ExclusiveTimer, Fallible, TuneMode, Tuner, TuningKey, TuningRequest, digest};
 
 use super::Schedule;
-use super::fuse::Unit;
+use super::fuse::WorkItem;
 use super::steps::codegen_mode_of;
 use crate::graph::node::{NodeId, Op};
 use crate::lower::{
-    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, kernel_name, launch_shapes, look_through, lower_group,
-    reports_bad_index, strided_view,
+    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, can_report_bad_index, kernel_name, launch_shapes,
+    look_through, lower_group, strided_view,
 };
 use crate::runtime::buffer::Buffer;
 use crate::runtime::execute::{Program, program};
@@ -48,8 +48,8 @@ pub(super) fn choose_launch_shapes(schedule: &mut Schedule) -> Result<()> {
         if is_interrupted() {
             return Err(Error::Interrupted);
         }
-        if let Unit::Group(group) = unit
-            && !group.order.iter().any(|tensor| reports_bad_index(&tensor.0))
+        if let WorkItem::Group(group) = unit
+            && !group.order.iter().any(|tensor| can_report_bad_index(&tensor.0))
         {
             group.launch_shape = cached_choice(tuner, &on, group, schedule.device)?;
         }
@@ -216,7 +216,7 @@ fn arguments(device: Device, lowered: &Lowered) -> Fallible<Vec<Vec<Buffer>>> {
         .collect();
     let all = bytes.iter().fold(0usize, |sum, bytes| sum.saturating_add(*bytes));
     if all > MAX_BYTES {
-        return Err("the kernel accesses too much memory to be tuned".into());
+        return Err(format!("the arguments take {all} bytes; kernels above {MAX_BYTES} bytes are not tuned").into());
     }
     let make = |(param, bytes): (&bornite_ir::Param, usize)| match param.access.reads() {
         true => {
