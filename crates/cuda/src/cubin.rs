@@ -7,7 +7,7 @@ use crate::{Error, Result};
 type ElfResult<T = ()> = std::result::Result<T, String>;
 
 /// Machine code for one architecture, as [`compile`](crate::compile) returns it and
-/// [`KernelFunction::load`](crate::Function::load) takes it.
+/// [`KernelFunction::load`](crate::KernelFunction::load) takes it.
 ///
 /// Safe code obtains one only from the compiler or the [kernel cache](crate::cache):
 ///

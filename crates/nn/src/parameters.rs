@@ -96,7 +96,7 @@ impl ParameterList {
         })
     }
 
-    /// Returns one number per parameter, for [`Arena::spread`].
+    /// Returns one number per parameter, for [`Arena::expand_segment_values`].
     pub fn map(&self, number: impl Fn(&ParameterInfo) -> f64) -> Vec<f64> {
         self.0.iter().map(number).collect()
     }

@@ -204,12 +204,12 @@ impl ProfileReport {
         })
     }
 
-    /// Writes [`performance_stats`](Report::performance_stats) to a file.
+    /// Writes [`performance_stats`](ProfileReport::performance_stats) to a file.
     pub fn export(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         std::fs::write(path, format!("{:#}\n", self.performance_stats()))
     }
 
-    /// Writes [`to_chrome`](Report::to_chrome) to a file.
+    /// Writes [`to_chrome`](ProfileReport::to_chrome) to a file.
     pub fn export_trace(&self, path: impl AsRef<Path>) -> std::io::Result<()> {
         std::fs::write(path, self.to_chrome().to_string())
     }

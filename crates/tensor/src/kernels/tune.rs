@@ -16,7 +16,7 @@ use crate::{Device, Result, SourceLocation};
 /// largest value), and timed over all argument sets. On a GPU every kernel is first checked in the
 /// interpreter, so sizes should be moderate.
 ///
-/// The mode of the tuner ([`Mode`](bornite_support::tune::Mode)) decides if kernels are measured;
+/// The mode of the tuner ([`TuneMode`](bornite_support::tune::TuneMode)) decides if kernels are measured;
 /// results are cached.
 #[track_caller]
 pub fn tune_kernels(

@@ -83,9 +83,8 @@ pub fn checkpoints(device: Device) -> Outcome {
         for _ in 0..8 {
             y = if kept { checkpoint(&[&y], layer) } else { layer(&[y]) };
         }
-        let text = y.sum(..).grad(&[&start])[0].explain()?;
-        let bytes = text.split(", ").nth(1).and_then(|part| part.split(' ').next()).and_then(|n| n.parse().ok());
-        Ok(bytes.unwrap_or(usize::MAX))
+        let gradient = y.sum(..).grad(&[&start]).remove(0);
+        Ok(bornite::plan::summarize(&[gradient])?.scratch_bytes)
     };
     let (plain, kept) = (scratch(false)?, scratch(true)?);
     assert!(kept * 3 < plain * 2, "{kept} bytes of scratch memory with checkpoints, {plain} without");
