@@ -199,12 +199,12 @@ op_table! {
     }];
     /// 1 for positive, -1 for negative values; 0, -0 and NaN are returned unchanged.
     Sign "sign" (a): Number, Body(body::sign), |e, [a], out, g| [None];
-    /// Minimum; NaN if either is NaN, and -0 is smaller than +0. If equal, the gradient goes to `b`.
+    /// Minimum; NaN if either is NaN, -0 is smaller than +0. If equal, the gradient goes to `b`.
     Min "min" (a, b): Number, Primitive, |e, [a, b], out, g| [
         { let first = e.lt(a, b); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
         { let first = e.lt(a, b); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }
     ];
-    /// Maximum; NaN if either is NaN, and +0 is larger than -0. If equal, the gradient goes to `b`.
+    /// Maximum; NaN if either is NaN, +0 is larger than -0. If equal, the gradient goes to `b`.
     Max "max" (a, b): Number, Primitive, |e, [a, b], out, g| [
         { let first = e.lt(b, a); let zero = e.constant_like(g, 0.0); Some(e.select(&first, g, &zero)) },
         { let first = e.lt(b, a); let zero = e.constant_like(g, 0.0); Some(e.select(&first, &zero, g)) }

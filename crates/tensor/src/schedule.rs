@@ -25,9 +25,9 @@
 //! is the buffer of a temporary whose last reader is the step that writes into it.
 //!
 //! Planning does not lock the device, so other threads can launch meanwhile. Shape errors are found
-//! and code is compiled before the first launch of any plan; a plan's memory is allocated before its
-//! own first launch. Out-of-range indices are reported after the launches. `plan.rs` runs a plan, `cached.rs`
-//! caches plans of small graphs, `explain.rs` prints plans.
+//! and code is compiled before the first launch of any plan; a plan's memory is allocated before
+//! its own first launch. Out-of-range indices are reported after the launches. `plan.rs` runs a
+//! plan, `cached.rs` caches plans of small graphs, `explain.rs` prints plans.
 
 mod cached;
 mod collect;

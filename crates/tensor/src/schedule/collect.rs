@@ -115,7 +115,8 @@ pub(crate) fn nodes_to_compute(roots: &[Tensor]) -> Result<BTreeMap<NodeId, Tens
     Ok(walk(roots, vec![])?.0)
 }
 
-/// Nodes to compute, and `unevaluated` extended by all nodes without a value that are not constants.
+/// Nodes to compute, and `unevaluated` extended by all nodes without a value that are not
+/// constants.
 fn walk(roots: &[Tensor], mut unevaluated: Vec<Tensor>) -> Result<(BTreeMap<NodeId, Tensor>, Vec<Tensor>)> {
     let mut kernels: BTreeMap<NodeId, Tensor> = roots.iter().map(|t| (t.0.id, t.clone())).collect();
     let mut seen = HashSet::new();
