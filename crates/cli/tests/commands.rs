@@ -211,7 +211,7 @@ fn kernels_are_listed_emitted_checked_and_run() {
         (
             &["kernel", "emit", "--template", "matmul", "--tile", "100"],
             1,
-            "a tile of 100 needs 10000 threads; 32 is the most",
+            "a tile of 100 needs 10000 threads per block; the largest tile is 32",
         ),
         (&["kernel", "emit", "--template", "matmul", "--dtype", "f8"], 2, "the types are bool, i8"),
         (&["kernel", "emit", "--template", "matmul", "--target", "cpp"], 1, "cannot be printed as a C++ loop"),

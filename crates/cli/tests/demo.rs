@@ -58,7 +58,7 @@ fn all_four_parts_in_small() {
     assert_eq!(report["training"]["steps"], 3);
     let kernels = &report["kernels"];
     assert_eq!((kernels["pairs"].as_u64(), kernels["answers"].as_u64()), (Some(3), Some(2)));
-    let share = kernels["right"]["best"].as_f64().unwrap();
+    let share = kernels["correct"]["best"].as_f64().unwrap();
     assert!((0.0..=1.0).contains(&share));
     assert!(kernels["wrong_example"]["details"].is_string(), "three steps teach nothing: {kernels}");
 
@@ -136,7 +136,7 @@ fn wrong_arguments_are_explained_in_one_line() {
         (&["demo", "--pairs", "0"], "100..=20000000", 2),
         (&["demo", "--samples", "0"], "1..=64", 2),
         (&["demo", "--device", "abacus"], "'abacus' is not a device", 2),
-        (&["demo", "--pairs", "100", "--out", "/proc/none"], "cannot make the folder", 1),
+        (&["demo", "--pairs", "100", "--out", "/proc/none"], "cannot create folder", 1),
         (&["eval", "/nowhere", "--metric", "kernels", "--data", "x"], "/nowhere", 1),
     ];
     for (args, words, code) in cases {

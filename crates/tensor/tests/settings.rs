@@ -41,17 +41,17 @@ const ROWS: [Row; 21] = [
         assert!(why(Library::Nvrtc).contains("because Library::hide hides it"), "{}", why(Library::Nvrtc));
         assert!(!why(Library::Cuda).contains("hides it"), "{}", why(Library::Cuda));
     }),
-    ("BORNITE_CACHE", "on", "cache::Settings::set_for_process", || {
+    ("BORNITE_CACHE", "on", "cache::CacheSettings::set_for_process", || {
         cache(|settings| settings.enabled = false);
         assert!(status().folder.is_err() && Tuner::global().unwrap().store().folder().is_err());
     }),
-    ("BORNITE_CACHE_DIR", "/no/such/folder", "cache::Settings::set_for_process", in_folder),
-    ("BORNITE_KERNEL_CACHE_DIR", "/no/such/folder", "cache::Settings::set_for_process", in_folder),
-    ("BORNITE_SHARED_CACHE_DIR", "/no/such/folder", "cache::Settings::set_for_process", || {
+    ("BORNITE_CACHE_DIR", "/no/such/folder", "cache::CacheSettings::set_for_process", in_folder),
+    ("BORNITE_KERNEL_CACHE_DIR", "/no/such/folder", "cache::CacheSettings::set_for_process", in_folder),
+    ("BORNITE_SHARED_CACHE_DIR", "/no/such/folder", "cache::CacheSettings::set_for_process", || {
         cache(|settings| settings.shared = None);
         assert_eq!(status().shared, None);
     }),
-    ("BORNITE_CACHE_SIZE", "1 GB", "cache::Settings::set_for_process", || {
+    ("BORNITE_CACHE_SIZE", "1 GB", "cache::CacheSettings::set_for_process", || {
         cache(|settings| settings.limit_bytes = 7 << 20);
         assert_eq!(status().limit_bytes, 7 << 20);
         assert!(CacheSettings::from_environment().unwrap().set_for_process().is_err(), "the cache is open");

@@ -52,11 +52,10 @@ pub struct BlockView {
     pub tag: Option<String>,
     /// Source location of the allocation, while allocated or pending.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "asked_at")]
     pub allocated_at: Option<String>,
     /// Other streams that use it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub used_on: Vec<StreamId>,
+    pub streams: Vec<StreamId>,
 }
 
 impl Snapshot {
@@ -87,7 +86,7 @@ impl Heap {
                     requested: (state == BlockState::Live).then_some(slot.requested),
                     tag: self.tags.get(slot.tag).filter(|_| held).map(|name| name.to_string()),
                     allocated_at: line.map(|line| line.to_string()),
-                    used_on: slot.used_on.clone(),
+                    streams: slot.used_on.clone(),
                 });
                 at = slot.next;
             }

@@ -48,7 +48,7 @@ pub(super) fn trace(report: &ProfileReport) -> Value {
         let mut args = serde_json::Map::new();
         args.extend(span.bytes.map(|bytes| ("bytes".into(), json!(bytes))));
         args.extend(span.flops.map(|flops| ("flops".into(), json!(flops))));
-        args.extend(span.location.as_ref().map(|location| ("place".into(), json!(location))));
+        args.extend(span.location.as_ref().map(|location| ("location".into(), json!(location))));
         timed.push(json!({
             "ph": "X", "name": span.name, "cat": span.kind, "ts": us(start), "dur": us(duration), "pid": pid, "tid": tid,
             "args": args,

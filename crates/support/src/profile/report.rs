@@ -54,7 +54,6 @@ pub struct TimedSpan {
     /// Floating-point operations.
     pub flops: Option<u64>,
     /// Source location in the user's program.
-    #[serde(rename = "place")]
     pub location: Option<String>,
 }
 
@@ -68,7 +67,6 @@ pub struct ReportRow {
     /// The device.
     pub device: String,
     /// Source location in the user's program, if all calls have the same one.
-    #[serde(rename = "place")]
     pub location: Option<String>,
     /// Number of calls.
     pub calls: u64,
@@ -87,7 +85,6 @@ pub struct ReportRow {
     /// TFLOP/s, if the number of operations is known.
     pub tflop_s: Option<f64>,
     /// Achieved fraction of the roofline, 0 to 1; above 1 if data came from a cache.
-    #[serde(rename = "roof_share")]
     pub roofline_fraction: Option<f64>,
 }
 

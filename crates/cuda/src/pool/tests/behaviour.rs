@@ -255,8 +255,8 @@ fn a_snapshot_shows_every_block() {
     let first = &segment["blocks"][0];
     assert_eq!((&first["address"], &first["tag"]), (&block.address().into(), &"weights".into()));
     assert_eq!((&first["state"], &first["requested"]), (&"live".into(), &1000.into()));
-    assert!(first["asked_at"].as_str().unwrap().contains("behaviour.rs:"), "{first}");
-    assert_eq!(segment["blocks"][1]["used_on"], serde_json::json!([1]));
+    assert!(first["allocated_at"].as_str().unwrap().contains("behaviour.rs:"), "{first}");
+    assert_eq!(segment["blocks"][1]["streams"], serde_json::json!([1]));
     assert_eq!(segment["blocks"][2]["tag"], serde_json::Value::Null);
 }
 
