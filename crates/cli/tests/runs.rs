@@ -61,7 +61,7 @@ fn a_model_is_trained_in_one_command_and_used() {
     // An existing run is not overwritten, but can be continued. Events are lines of JSON.
     let output = bornite(&train);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("continue with --resume"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("continue it with --resume"), "{}", text(&output.stderr));
     let output = bornite(&["train", "--out", run, "--resume", "--steps", "50", "--json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let events: Vec<serde_json::Value> =
@@ -167,7 +167,7 @@ fn mistakes_are_one_sentence_with_the_right_code() {
         (&["generate", "/no/such/run", "--prompt", "x"], 1, "cannot open /no/such/run: No such file"),
         (&["generate", &corpus, "--prompt", "x"], 1, "is neither a run"),
         (&["generate", out, "--temperature=-1"], 2, "the temperature is -1"),
-        (&["generate", "/no/such/run", "--prompts", "/dev/zero"], 1, "/dev/zero is longer than 64 MiB"),
+        (&["generate", "/no/such/run", "--prompts", "/dev/zero"], 1, "/dev/zero is larger than 64 MiB"),
         (&["eval", "/no/such/run"], 1, "No such file"),
     ];
     for (args, code, said) in cases {

@@ -90,7 +90,7 @@ fn mistakes_are_explained() {
         (&["kernel", "run", file, "--arg", "x=zeros:10"], "parameter 'a' has no argument: add --arg a=…"),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1,2", "--arg", "n=1"],
-            "'a' is a value of 1 numbers, 2 are given",
+            "parameter 'a' takes 1 number; found 2",
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "m=1"],
@@ -98,7 +98,7 @@ fn mistakes_are_explained() {
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=ones:1", "--arg", "n=1"],
-            "'a' is a value and no array",
+            "parameter 'a' is not an array",
         ),
         (
             &["kernel", "run", file, "--arg", "x=zeros:10", "--arg", "a=1", "--arg", "n=1", "--arg", "n=2"],
@@ -117,7 +117,7 @@ fn mistakes_are_explained() {
         (&["kernel", "run", file, "--arg", "x=many:10"], "the kinds are randn, rand, zeros, ones, range"),
         (&["kernel", "run", file, "--grid", "0"], "such as 16x16"),
         (&["kernel", "emit", file, "--kernel", "other"], "has no kernel 'other'; it has scale"),
-        (&["kernel", "emit", "--template", "axpy", "--block", "32"], "are for files in CUDA C++"),
+        (&["kernel", "emit", "--template", "axpy", "--block", "32"], "require a CUDA C++ or Python-syntax file"),
         (&["kernel", "check", "/nowhere/at/all.cu"], "/nowhere/at/all.cu"),
     ] {
         let output = bornite(args);
@@ -146,7 +146,7 @@ fn every_target_is_written() {
     // Another grid is another text: without one there is none.
     let refused = bornite(&["kernel", "emit", file]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(out(&refused).contains("its grid is not specified: add --grid BLOCKS"), "{}", out(&refused));
+    assert!(out(&refused).contains("whose grid is not specified: add --grid BLOCKS"), "{}", out(&refused));
     let output = bornite(&["kernel", "emit", "--template", "axpy"]);
     assert!(out(&output).contains("__restrict__"), "views of a template are distinct: {}", out(&output));
 }

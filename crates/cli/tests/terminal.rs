@@ -55,7 +55,7 @@ fn a_bar_is_drawn_on_stderr_and_cleared() {
         if term == "dumb" {
             assert!(!shown.contains('\x1b'), "{shown:?}");
         } else {
-            assert!(shown.contains("] 300/300 rows  making shard 0"), "{shown:?}");
+            assert!(shown.contains("] 300/300 rows  generating shard 0"), "{shown:?}");
             assert!(shown.ends_with("\r\x1b[2K"), "{shown:?}");
         }
     }

@@ -205,7 +205,7 @@ impl LaunchOptions {
                         .into());
                     }
                     if found != wanted {
-                        return Err(format!("parameter '{name}' takes {wanted} numbers; found {found}").into());
+                        return Err(format!("parameter '{name}' takes {}; found {found}", numbers(wanted)).into());
                     }
                     values[*n as usize] = arg.values(scalars.into_iter()).collect::<Result<_, _>>()?;
                 }
@@ -257,6 +257,10 @@ impl LaunchOptions {
     pub fn is_set(&self) -> bool {
         self.grid.is_some() || self.block.is_some() || self.dim.is_some() || self.shared > 0 || !self.args.is_empty()
     }
+}
+
+fn numbers(count: usize) -> String {
+    if count == 1 { "1 number".into() } else { format!("{count} numbers") }
 }
 
 /// The kernel of that name, or the only one of the file.

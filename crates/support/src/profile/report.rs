@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{MemorySample, ProfileSpan, WorkKind, devices};
 
 /// Version of the JSON report.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
