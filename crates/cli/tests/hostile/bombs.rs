@@ -273,7 +273,7 @@ fn datasets() -> Vec<Bomb> {
         bomb(Resume, "metrics.jsonl", Sparse(2 * GIB), "a line has"),
         bomb(Resume, "checkpoints/latest", Sparse(2 * GIB), ""),
         bomb(Resume, "run.toml", Sparse(2 * GIB), "run.toml"),
-        bomb(Ingest, "a.py", Bytes("a=1;".repeat(3 << 20).into_bytes()), "is longer than 4 MiB"),
+        bomb(Ingest, "a.py", Bytes("a=1;".repeat(3 << 20).into_bytes()), "is larger than 4 MiB"),
         bomb(Ingest, "a.py", Bytes(format!("x={}1", "(".repeat(500_000)).into_bytes()), "a.py"),
         bomb(Ingest, "a.py", Bytes("a=1;".repeat(240_000).into_bytes()), ""),
     ]

@@ -138,7 +138,7 @@ fn datasets_reject_special_files() {
             exchange(&copied.join(name), kind);
             let ended = soon(&["data", "make", "--count", "2", "--level", "types", "--out", out]);
             assert_eq!(ended.code, Some(1), "{name} as a {kind}: {}", ended.error);
-            assert!(ended.error.contains(name) && ended.error.contains("no plain file"), "{}", ended.error);
+            assert!(ended.error.contains(name) && ended.error.contains("not a regular file"), "{}", ended.error);
         }
     }
 }
