@@ -18,7 +18,7 @@
 //! Parse a kernel and run it in the interpreter, which checks every access:
 //!
 //! ```
-//! use bornite_ir::{Arg, Scalar, Value, interp, peek, poke};
+//! use bornite_ir::{Arg, Scalar, Value, interp, load_scalar, store_scalar};
 //! use bornite_lang::{LaunchRequest, cuda::CudaModule};
 //!
 //! let module = CudaModule::parse("scale.cu", "
@@ -31,10 +31,10 @@
 //!
 //! // Memory is passed as 64-bit words: here 1000 floats.
 //! let mut x = vec![0u64; 500];
-//! poke(&mut x, 3 * 4, Value::from_f64(Scalar::F32, 2.0));
+//! store_scalar(&mut x, 3 * 4, Value::from_f64(Scalar::F32, 2.0));
 //! let (a, n) = ([Value::from_f64(Scalar::F32, 1.5)], [Value::int(Scalar::I32, 1000)]);
 //! interp::run(&kernel, &mut [Arg::Write(&mut x), Arg::Value(&a), Arg::Value(&n)]).unwrap();
-//! assert_eq!(peek(&x, 3 * 4, Scalar::F32).as_f64(), 3.0);
+//! assert_eq!(load_scalar(&x, 3 * 4, Scalar::F32).as_f64(), 3.0);
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```
 //!

@@ -351,7 +351,7 @@ thread_local! {
 /// # fn main() -> bornite::Result<()> {
 /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
 /// let y = x.exp().sum(..);
-/// assert!(y.explain()?.starts_with("1 steps"));
+/// assert!(y.explain()?.starts_with("1 step on"));
 /// assert!(with_fusion(false, || y.explain())?.starts_with("2 steps"));
 /// # Ok(())
 /// # }

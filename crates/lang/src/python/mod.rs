@@ -8,7 +8,7 @@
 //! Python syntax themselves, in `prelude/`.
 //!
 //! ```
-//! use bornite_lang::{Request, python::PythonModule};
+//! use bornite_lang::{LaunchRequest, python::PythonModule};
 //! let module = PythonModule::parse("scale.py", "
 //! import warp as wp
 //!
@@ -17,10 +17,10 @@
 //!     i, j = wp.tid()
 //!     x[i, j] = by * x[i, j]
 //! ")?;
-//! let lowered = module.kernel("scale", &Request::over(&[32, 16]).shape("x", &[32, 16]))?;
+//! let lowered = module.kernel("scale", &LaunchRequest::with_dims(&[32, 16]).shape("x", &[32, 16]))?;
 //! assert_eq!(lowered.kernel.params[0].dims.len(), 2);
 //! // Without sizes, the kernel takes them as arguments.
-//! let lowered = module.kernel("scale", &Request::over(&[]))?;
+//! let lowered = module.kernel("scale", &LaunchRequest::with_dims(&[]))?;
 //! assert_eq!(lowered.kernel.values.last().map(|value| value.name.as_str()), Some("launch_dim1"));
 //! # Ok::<(), bornite_lang::Errors>(())
 //! ```

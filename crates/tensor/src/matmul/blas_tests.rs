@@ -52,9 +52,15 @@ fn batches_fold_where_the_weights_are_the_same() {
         "batch of 4: 24x32 (transposed) by 32x10, strides 24, 10 and 10, batch strides 768, 0 and 240; no copies"
     );
     let batched = x.matmul(&f32s(&[4, 24, 10]));
-    assert_eq!(text(&batched), "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 768, 240 and 320; no copies");
+    assert_eq!(
+        text(&batched),
+        "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 768, 240 and 320; no copies"
+    );
     let left = f32s(&[32, 24]).matmul(&f32s(&[4, 24, 10]));
-    assert_eq!(text(&left), "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 0, 240 and 320; no copies");
+    assert_eq!(
+        text(&left),
+        "batch of 4: 32x24 by 24x10, strides 24, 10 and 10, batch strides 0, 240 and 320; no copies"
+    );
 }
 
 #[test]
