@@ -39,7 +39,7 @@ enum CaseBody {
 
 /// Problem size factor of a device.
 fn scale(device: Device, quick: bool) -> usize {
-    match (matches!(device, Device::Cuda(_)), quick) {
+    match (device.is_cuda(), quick) {
         (true, false) => 100,
         (true, true) | (false, false) => 10,
         (false, true) => 1,

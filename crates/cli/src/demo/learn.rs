@@ -182,7 +182,7 @@ pub fn train(
     };
     let rows = TokenizedPairs::new(&texts, &tokenizer);
     drop((texts, reading));
-    let precision = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let precision = if device.is_cuda() { Precision::Bf16 } else { Precision::F32 };
     let rule = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
     let learning = LearnerOptions {
         optimizer: rule,

@@ -60,7 +60,7 @@ pub struct DemoOptions {
 
 /// Answers generated per batch.
 pub fn batch_rows(device: Device) -> usize {
-    if matches!(device, Device::Cuda(_)) { 512 } else { 64 }
+    if device.is_cuda() { 512 } else { 64 }
 }
 
 pub fn run(options: &DemoOptions) -> Result<ExitCode, Failure> {
@@ -77,7 +77,7 @@ pub fn run(options: &DemoOptions) -> Result<ExitCode, Failure> {
     tell(&format!("{}found in {:.2} s\n", race.formatted(), began.elapsed().as_secs_f64()))?;
 
     let device = parse_device(&options.device)?;
-    let gpu = matches!(device, Device::Cuda(_));
+    let gpu = device.is_cuda();
     let model = options.model.as_deref().unwrap_or(if gpu { "30m" } else { "1m" });
     learn::check(model)?;
     let pair_count = options.pairs.unwrap_or(if gpu { 300_000 } else { 10_000 });

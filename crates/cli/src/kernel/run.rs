@@ -124,8 +124,7 @@ fn interpret(job: &Job, options: InterpreterOptions) -> Result<Result<RunOutcome
 
 /// Runs on a device with a limit of statements. Printed lines are not captured there.
 pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Result<RunOutcome, Fault>, Failure> {
-    let launch =
-        Launch { check: matches!(device, Device::Cuda(_)), max_statements: Some(max_statements), ..Launch::default() };
+    let launch = Launch { check: device.is_cuda(), max_statements: Some(max_statements), ..Launch::default() };
     let run = || {
         let args = arguments(&job.kernel, &job.values, &job.memory, device);
         let prepared = CustomKernel::from_ir(job.kernel.clone())?.prepare(launch, &args)?;

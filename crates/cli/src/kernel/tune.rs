@@ -156,7 +156,7 @@ fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner)
         }
     }
     let Some((_, first)) = variants.first() else { return Err("no tile size is usable".into()) };
-    if first.is_cooperative() && !matches!(device, Device::Cuda(_)) {
+    if first.is_cooperative() && !device.is_cuda() {
         note(&format!(
             "'{}' has barriers, so on {device} it runs in the checking interpreter: these times do not predict GPU \
              times. Use --device cuda on a machine with a GPU",
@@ -166,7 +166,7 @@ fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner)
     // Arrays have the same lengths for all tiles; block sums, which do not, are rejected by the tuner.
     let sets = filled(first, &values(first), 4, device)?;
     let (variants, launch) = (custom(&variants)?, Launch::default());
-    let found = if let Device::Cuda(_) = device {
+    let found = if device.is_cuda() {
         // SAFETY: as in `kernel bench`: templates index within their views for the sizes that `KernelTemplate::kernel` lets
         // through.
         #[allow(unsafe_code)]
@@ -182,7 +182,9 @@ fn of_template(options: &TuneOptions, name: &str, device: Device, tuner: &Tuner)
 /// Compares a candidate with the interpreter at a small size; at full size the interpreter would
 /// take too long, and the candidates are compared with each other.
 fn check_small(template: &KernelTemplate, dtype: Scalar, tile: u32, device: Device) -> Result<(), Failure> {
-    let Device::Cuda(_) = device else { return Ok(()) };
+    if !device.is_cuda() {
+        return Ok(());
+    }
     let kernel = template.kernel(dtype, None, Some(tile))?;
     let custom = CustomKernel::from_ir(kernel.clone())?;
     let run = |device| {

@@ -281,7 +281,7 @@ fn workload(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result
             model.context
         )));
     }
-    let default = if matches!(device, Device::Cuda(_)) { Precision::Bf16 } else { Precision::F32 };
+    let default = if device.is_cuda() { Precision::Bf16 } else { Precision::F32 };
     let workload = Workload {
         model: model.clone(),
         batch: train.batch.unwrap_or(1),

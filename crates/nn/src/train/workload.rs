@@ -96,7 +96,7 @@ impl Workload {
             false => of(model.layers) * (of(model.width) + block),
             true => of(model.layers) * of(model.width) + block,
         };
-        let element = if matches!(self.device, Device::Cuda(_)) { element } else { 4 };
+        let element = if self.device.is_cuda() { element } else { 4 };
         MemoryEstimate { model: state, activations: tokens * element * (blocks + of(model.vocabulary)) }
     }
 

@@ -59,7 +59,7 @@ pub fn resume(folder: &Path, device: Device, stops: &[String]) -> RoleResult {
 pub fn resumed_runs_match_uninterrupted_runs(device: Device) -> Outcome {
     let (folder, mut random) = (Folder::new("resume", device), Random::fresh());
     write_corpus(&folder.at("corpus.txt"), &mut random, 400)?;
-    let all = full() || matches!(device, Device::Cuda(_));
+    let all = full() || device.is_cuda();
     let stops: Vec<String> = match all {
         true => (1..=20).map(|n: u64| n.to_string()).collect(),
         false => [random.bits() % 10, 10 + random.bits() % 16].map(|n| n.to_string()).into(),

@@ -74,14 +74,14 @@ pub fn many(folder: &Path, device: Device, rest: &[String]) -> Result<(), Box<dy
 pub fn memory_is_constant_and_host_overhead_is_small(device: Device) -> Outcome {
     let (folder, mut random) = (Folder::new("steps", device), Random::fresh());
     write_corpus(&folder.at("corpus.txt"), &mut random, 2000)?;
-    let steps = if full() || matches!(device, Device::Cuda(_)) { 2000 } else { 320 };
+    let steps = if full() || device.is_cuda() { 2000 } else { 320 };
     let said = run_process("steps", &folder, device, "cache", &[steps.to_string()])?;
     let report: Value = serde_json::from_str(said.lines().last().unwrap_or_default())?;
     println!("{device}: {report}");
     assert_eq!(report["steps"], steps, "{report}");
     assert_eq!(report["device"][0], report["device"][1], "the device's memory changed: {report}");
     let [before, after] = [0, 1].map(|n| report["process"][n].as_u64().unwrap_or(0));
-    let more = if matches!(device, Device::Cuda(_)) { 16 << 20 } else { 4 << 20 }; // the driver's part is not ours
+    let more = if device.is_cuda() { 16 << 20 } else { 4 << 20 }; // the driver's part is not ours
     assert!(before > 0 && after < before + more, "the process grew: {report}");
     assert!(report["host_ms"].as_f64().is_some_and(|ms| ms > 0.0 && ms <= 1.0), "the host is slow: {report}");
     Ok(())
@@ -127,7 +127,7 @@ pub fn activation_checkpointing_saves_the_estimated_memory(device: Device) -> Ou
             assert!(stored >= lower_bounds[0] && less >= lower_bounds[1], "below the lower bound: {what}");
             // It does not count values that a GPU keeps in f32 with 16-bit types, and copies for
             // host routines.
-            let max_ratio = if matches!(device, Device::Cuda(_)) { 3.0 } else { 2.5 };
+            let max_ratio = if device.is_cuda() { 3.0 } else { 2.5 };
             assert!(saved > 0.8 * estimated && saved < max_ratio * estimated, "{what}");
         }
     }
