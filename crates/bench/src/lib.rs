@@ -13,7 +13,7 @@
 //! | comparison with PyTorch and others | [`peer`] |
 //!
 //! ```
-//! use bornite_bench::{Config, Machine, Report, Row, measure, rotations};
+//! use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure, rotations};
 //!
 //! let sets = vec![vec![1.0_f32; 1 << 16]; rotations(4 << 16, 1 << 20)];
 //! let mut total = 0.0;
@@ -26,8 +26,8 @@
 //!     || Ok(()), // a CPU op is done when it returns; on a GPU, wait for the stream here
 //! )?;
 //!
-//! let mut report = Report::new(Machine::detect(vec![]), Config::quick());
-//! report.rows.push(Row::new("sum_f32_65536", "cpu", measurement).with_bytes(4 << 16));
+//! let mut report = BenchReport::new(Machine::detect(vec![]), Config::quick());
+//! report.rows.push(BenchRow::new("sum_f32_65536", "cpu", measurement).with_bytes(4 << 16));
 //! println!("{report}");
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```

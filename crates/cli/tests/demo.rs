@@ -98,9 +98,9 @@ fn all_four_parts_in_small() {
     assert!(bornite(&make).status.success());
     let of_rows = ["eval", &path("run"), "--metric", "kernels", "--data", rows.to_str().unwrap()];
     let output = bornite(&[&of_rows[..], &["--split", "train"]].concat());
-    assert!(text(&output.stderr).contains("longer than the 256 tokens"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("longer than the context of 256 tokens"), "{}", text(&output.stderr));
     let output = bornite(&[&of_rows[..], &["--split", "none"]].concat());
-    assert!(text(&output.stderr).contains("no rows of the split 'none'; there are: "), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("no rows in split 'none'; its splits are: "), "{}", text(&output.stderr));
 
     let again = bornite(&small);
     assert!(!again.status.success() && text(&again.stderr).contains("holds a run already"), "a folder twice");

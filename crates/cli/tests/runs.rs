@@ -88,7 +88,7 @@ fn a_model_is_trained_in_one_command_and_used() {
         all - u64::from(line["finish"] == "max_tokens") > 32 // the last of as many as were asked for is not read
     };
     assert!(lines.iter().all(|line| long(line) == (line["context_shifts"] != 0)), "{lines:?}");
-    assert_eq!(lines.iter().any(long), text(&output.stderr).contains("longer than the context of 32 tokens"));
+    assert_eq!(lines.iter().any(long), text(&output.stderr).contains("exceeds the context of 32 tokens"));
     // Several texts for a prompt are those of the seeds from --seed on; tokens are as good as text.
     let samples = [&generate[..6], &["--seed", "3", "--samples", "3", "--json"]].concat();
     let samples = text(&bornite(&samples).stdout);

@@ -311,7 +311,7 @@ fn wrong_arguments_are_explained() {
     let cases: [(&[&str], i32, &str); 15] = [
         (&["kernel", "bench", "nothing", "--device", "cpu"], 1, "unknown template 'nothing'; the templates are fill"),
         (&["kernel", "bench", "nothing", "--device", "cpu"], 1, "there is no operation of that name either"),
-        (&["kernel", "bench", "exp", "--device", "cpu", "--tile", "4"], 1, "'exp' has no tile to set"),
+        (&["kernel", "bench", "exp", "--device", "cpu", "--tile", "4"], 1, "'exp' has no tile size; remove --tile"),
         (&["kernel", "bench", "exp", "--device", "cpu", "--dtype", "i32"], 1, "exp"),
         (&["kernel", "bench", "axpy", "--device", "tpu"], 2, "'tpu' is not a device"),
         (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3y4"], 2, "sizes with an x between them"),

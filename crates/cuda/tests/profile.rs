@@ -96,7 +96,7 @@ fn a_report_sums_all_calls() {
         assert!(table.contains(expected), "{expected} is not in\n{table}");
     }
     let json = report.to_json();
-    assert_eq!((&json["format"], &json["rows"][0]["name"]), (&Value::from(1), &Value::from("add")));
+    assert_eq!((&json["format"], &json["rows"][0]["name"]), (&Value::from(2), &Value::from("add")));
 }
 
 #[test]

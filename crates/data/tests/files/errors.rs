@@ -230,7 +230,7 @@ pub fn inconsistent_manifest_is_rejected() {
         ("/settings/count", 1_000_000_000_000_000u64.into(), "do not match those of the shards"),
         ("/settings/shards", 1_000_000_000u64.into(), "settings.shards is 1000000000, but 3 shards are listed"),
         ("/rows", 7.into(), "do not match those of the shards"),
-        ("/reached/duplicates", 1_000_000u64.into(), "do not match those of the shards"),
+        ("/candidate_counts/duplicates", 1_000_000u64.into(), "do not match those of the shards"),
         ("/shards/1/files/0/rows", u64::MAX.into(), "the row counts of the files of shard 1 do not add up"),
         ("/set_hash", valid["shards"][0]["hash"].clone(), "the set hash does not match the shards"),
         ("/shards", serde_json::json!([]), "settings.shards is 3, but 0 shards are listed"),
