@@ -23,6 +23,9 @@ homecoming homecomings landing riders rider woven slope slopes spelling spelling
 sparing settle settled told whoever crew
 """.split()
 
+# Identifiers that had several meanings.
+RETIRED_NAMES = "place places given asked powers riders".split()
+
 # Type names that said nothing, or six things. `Plan` is the compiled schedule of a graph, and nothing else.
 RETIRED_TYPES = "Place Given Kind Fall Numbers Sliding Over How Way Asked Made Said Many About Among Giving Spelling".split()
 ONCE = {"Plan": "crates/tensor/src/schedule/plan.rs"}
@@ -83,6 +86,8 @@ def check_rust(path, text):
         previous = line
     for kind, token, line in tokens(text):
         if kind == "name":
+            if token in RETIRED_NAMES:
+                yield "identifier", line, token, f"identifier {token!r} is retired"
             for part in set(parts(token)) & set(RETIRED_PARTS):
                 yield "identifier", line, token, f"identifier {token!r} has the retired word {part!r}"
         elif kind in ("comment", "string"):
@@ -236,7 +241,7 @@ def findings():
 
 def self_test():
     """Every rule finds what it is for."""
-    bad = "/// What it holds.\npub struct Given { slope_of: f32 } // so many, and\n// cannot be\n// told\n"
+    bad = "/// What it holds.\npub struct Given { slope_of: f32, place: u8 } // so many, and\n// cannot be\n// told\n"
     rules = {rule for rule, *_ in check_rust(Path("a.rs"), bad)}
     assert rules == {"doc-comment", "identifier", "phrase", "type"}, rules
     assert not list(check_rust(Path("a.rs"), "/// A gradient.\n/// What follows is text.\nstruct Envelope;"))

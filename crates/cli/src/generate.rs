@@ -136,10 +136,7 @@ impl Prompt {
 
     fn of_tokens(tokenizer: &Tokenizer, tokens: Vec<u32>) -> Result<Prompt, Failure> {
         if let Some(id) = tokens.iter().find(|id| tokenizer.token(**id).is_none()) {
-            let what = format!(
-                "--tokens contains {id}, but the vocabulary has {} tokens (0 to vocabulary - 1)",
-                tokenizer.vocabulary()
-            );
+            let what = format!("--tokens contains {id}, but the vocabulary has {} tokens", tokenizer.vocabulary());
             return Err(bornite_nn::Error::config(what).into());
         }
         let text = tokenizer.decode(&tokens);

@@ -83,8 +83,8 @@ fn all_four_parts_in_small() {
     assert!(!output.status.success() && errors.contains("1..="), "{errors}");
 
     // A source is laid out as in training before it is answered.
-    let asked = ["generate", &path("run"), "--prompt", "out[i] = x[i] * 2.0", "--max-tokens", "5", "--json"];
-    let output = bornite(&asked);
+    let requested = ["generate", &path("run"), "--prompt", "out[i] = x[i] * 2.0", "--max-tokens", "5", "--json"];
+    let output = bornite(&requested);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let written: Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let longer = bornite(&["generate", &path("run"), "--prompt", "out[i] = x[i]", "--max-tokens", "5", "--json"]);
@@ -103,7 +103,7 @@ fn all_four_parts_in_small() {
     assert!(text(&output.stderr).contains("no rows in split 'none'; its splits are: "), "{}", text(&output.stderr));
 
     let again = bornite(&small);
-    assert!(!again.status.success() && text(&again.stderr).contains("holds a run already"), "a folder twice");
+    assert!(!again.status.success() && text(&again.stderr).contains("already contains a run"), "a folder twice");
     std::fs::write(out.join("pairs/held-out.jsonl"), "{\"seed\": 1}\n").unwrap();
     let output = bornite(&eval);
     assert!(!output.status.success() && text(&output.stderr).contains("line 1"), "{}", text(&output.stderr));

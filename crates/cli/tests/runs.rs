@@ -100,12 +100,12 @@ fn a_model_is_trained_in_one_command_and_used() {
     assert_eq!(samples.lines().count(), 3);
     assert!(samples.contains("\"seed\":5") && samples.contains("\"prompt\":\"the ore\""), "{samples}");
     for (args, said) in [
-        (&["generate", run, "--tokens", "1,257"][..], "--tokens has 257, but the tokenizer has 257 tokens"),
+        (&["generate", run, "--tokens", "1,257"][..], "--tokens contains 257, but the vocabulary has 257 tokens"),
         (&["generate", run, "--tokens", "1,x"], "invalid digit"),
         (&["generate", run, "--tokens", "1", "--prompt", "x"], "cannot be used with"),
         (&["generate", run, "--samples", "0"], "0 is not in 1.."),
         (&["eval", run, "--batches", "0"], "0 is not in 1.."),
-        (&["eval", run, "--context", "33"], "--context is 33, but the model looks at 32 tokens"),
+        (&["eval", run, "--context", "33"], "--context is 33, but the model's context is 32 tokens"),
     ] {
         let output = bornite(args);
         assert!(output.status.code() == Some(2) && text(&output.stderr).contains(said), "{}", text(&output.stderr));
@@ -248,11 +248,11 @@ fn signals_end_a_step_and_save() {
     std::thread::sleep(Duration::from_millis(500)); // into the step
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(10));
-    let asked = Instant::now();
+    let requested = Instant::now();
     signal(&child, "INT");
     let (code, error) = wait(child);
     assert_eq!(code, Some(130), "{error}");
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert!(requested.elapsed() < Duration::from_secs(10));
 }
 
 /// From a folder that `transformers` made (scripts/fine_tune_goldens.py), straight and by way of an import, to one like it.

@@ -314,8 +314,8 @@ fn wrong_arguments_are_explained() {
         (&["kernel", "bench", "exp", "--device", "cpu", "--tile", "4"], 1, "'exp' has no tile size; remove --tile"),
         (&["kernel", "bench", "exp", "--device", "cpu", "--dtype", "i32"], 1, "exp"),
         (&["kernel", "bench", "axpy", "--device", "tpu"], 2, "'tpu' is not a device"),
-        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3y4"], 2, "sizes with an x between them"),
-        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "0"], 2, "sizes with an x between them"),
+        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3y4"], 2, "sizes separated by x"),
+        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "0"], 2, "sizes separated by x"),
         (
             &["kernel", "bench", "axpy", "--device", "cpu", "--shape", "3x4"],
             1,

@@ -26,7 +26,7 @@ def saxpy_2d(a: float, x: wp.array2d[float], y: wp.array2d[float]):
 /// Arguments of saxpy: a value and two arrays of floats.
 fn memory(lowered: &Lowered, elements: usize) -> (Vec<Vec<u64>>, Vec<Vec<Value>>) {
     let values = vec![vec![Value::from_f64(Scalar::F32, 2.0)]; lowered.kernel.values.len()];
-    let views = lowered.params.iter().filter(|(_, given)| matches!(given, ParamRef::View(_))).count();
+    let views = lowered.params.iter().filter(|(_, inputs)| matches!(inputs, ParamRef::View(_))).count();
     (vec![vec![0x3f80_0000_3f80_0000; elements / 2]; views], values)
 }
 

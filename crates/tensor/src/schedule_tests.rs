@@ -108,10 +108,10 @@ fn training_step(device: Device) -> Vec<Tensor> {
         biases: [3 * width, width, 4 * width, width].map(|n| data(&[n])),
     };
     let layers: Vec<Layer> = (0..2).map(layer).collect();
-    let (table, places, head) = (data(&[words, width]), data(&[time, width]), data(&[width, words]));
+    let (table, positions, head) = (data(&[words, width]), data(&[time, width]), data(&[width, words]));
     let index: Vec<i64> = (0..batch * time).map(|n| (n * 31 % words) as i64).collect();
     let index = Tensor::from_slice(&index, &[batch, time], device);
-    let mut x = table.embedding(&index) + &places;
+    let mut x = table.embedding(&index) + &positions;
     for Layer { norms: [w0, b0, w1, b1], weights: [qkv, out, up, down], biases } in &layers {
         let y = x.layer_norm(w0, b0, 1e-5).linear(&qkv.t(), Some(&biases[0]));
         let split = |n: isize| {
@@ -127,7 +127,7 @@ fn training_step(device: Device) -> Vec<Tensor> {
         x += y.linear(&down.t(), Some(&biases[3]));
     }
     let loss = x.matmul(&head).reshape(&[batch * time, words]).cross_entropy(&index.reshape(&[batch * time]));
-    let mut parameters = vec![&table, &places, &head];
+    let mut parameters = vec![&table, &positions, &head];
     for layer in &layers {
         parameters.extend(layer.norms.iter().chain(&layer.weights).chain(&layer.biases));
     }

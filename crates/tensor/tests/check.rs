@@ -19,8 +19,8 @@ fn first_op_that_produces_nan_is_reported() {
     assert_eq!((&x + &mask).softmax(-1).to_vec::<f32>().unwrap(), [1.0, 0.0, 1.0, 0.0]);
     let error = (&mask - &mask).sum(..).item().unwrap_err().to_string();
     assert!(error.starts_with("sub: produced NaN at [0, 1]"), "{error}");
-    let given = Tensor::from_slice(&[f32::NAN], &[1], cpu);
-    assert!((given * 2.0).item().unwrap().is_nan(), "given, not made");
+    let input = Tensor::from_slice(&[f32::NAN], &[1], cpu);
+    assert!((input * 2.0).item().unwrap().is_nan(), "given, not made");
     check_nan(false);
     assert!(x.log().to_vec::<f32>().unwrap()[1].is_nan());
     assert_eq!(Tensor::zeros(&[2], DType::F32, cpu).to_vec::<f32>().unwrap(), [0.0; 2]);

@@ -249,14 +249,14 @@ fn pool_settings_are_available_through_this_crate() {
     assert_eq!(pool.stats().reserved, 0);
     pool.set_fraction(0.1).unwrap();
     assert!(pool.set_fraction(1.5).is_err());
-    let asked = Arc::new(AtomicU64::new(0));
-    let counted = asked.clone();
+    let requested = Arc::new(AtomicU64::new(0));
+    let counted = requested.clone();
     let id = pool.on_out_of_memory(Arc::new(move |bytes, _| {
         counted.fetch_add(bytes, Ordering::Relaxed);
     }));
     let error = pool.alloc(50 << 20, StreamId(0), Tag::default()).unwrap_err().to_string();
     assert!(error.contains("0.1 of the device's memory"), "{error}");
-    assert_eq!(asked.load(Ordering::Relaxed), 50 << 20);
+    assert_eq!(requested.load(Ordering::Relaxed), 50 << 20);
     assert!(pool.remove_out_of_memory_callback(id));
     pool.set_fraction(1.0).unwrap();
     pool.set_limit(Some(60 << 20)).unwrap();

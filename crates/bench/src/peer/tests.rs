@@ -38,7 +38,7 @@ fn the_machine_may_be_absent() {
 #[test]
 fn bad_lines_are_named() {
     let row = r#"{"op": "a", "ms": 1}"#;
-    for (text, place, cause) in [
+    for (text, location, cause) in [
         ("\n{\"op\": \"a\", \"ms\": ", "torch_ops.jsonl:2: expected a JSON object", "EOF"),
         (r#"{"op": "a"}"#, "jsonl:1: expected a row", "missing field `ms`"),
         (r#"{"op": "a", "ms": "fast"}"#, "jsonl:1: expected a row", "invalid type: string"),
@@ -50,7 +50,7 @@ fn bad_lines_are_named() {
         ("no\nrows", "torch_ops.jsonl` has no rows", "expected at least one line"),
     ] {
         let error = parse(text).unwrap_err().to_string();
-        assert!(error.contains(place) && error.contains(cause), "{error}");
+        assert!(error.contains(location) && error.contains(cause), "{error}");
     }
     let error = Peer::load("no/such.jsonl").unwrap_err().to_string();
     assert!(error.starts_with("cannot read `no/such.jsonl`"), "{error}");

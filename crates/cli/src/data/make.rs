@@ -67,8 +67,8 @@ fn part(text: &str) -> Result<JobPart, String> {
 
 impl DataMakeOptions {
     /// Settings of the options, over those of the folder or the defaults.
-    fn settings(&self, place: &DatasetDir) -> Result<Option<DatasetSettings>, Error> {
-        let existing = if self.resume { files::settings(place)? } else { None };
+    fn settings(&self, dir: &DatasetDir) -> Result<Option<DatasetSettings>, Error> {
+        let existing = if self.resume { files::settings(dir)? } else { None };
         let Some(mut settings) = existing.or(self.count.map(DatasetSettings::new)) else { return Ok(None) };
         settings.count = self.count.unwrap_or(settings.count);
         settings.seed = self.seed.unwrap_or(settings.seed);
@@ -98,8 +98,8 @@ pub fn run(options: &DataMakeOptions) -> Result<ExitCode, Failure> {
     }
     // Names are checked before the folder is opened.
     DatasetSettings::new(1).with_categories(&options.categories)?.with_columns(&options.with)?;
-    let place = DatasetDir::new(&options.out);
-    let settings = options.settings(&place)?;
+    let dir = DatasetDir::new(&options.out);
+    let settings = options.settings(&dir)?;
     let stopped = format!("interrupted; resume with: bornite data make --resume --out {}", options.out.display());
     let job = MakeOptions {
         settings,
@@ -110,7 +110,7 @@ pub fn run(options: &DataMakeOptions) -> Result<ExitCode, Failure> {
         workers: Some(super::worker_config()?),
     };
     let (started, mut progress) = (Instant::now(), ProgressDisplay::new(Unit::Items("rows")));
-    let outcome = files::make(&place, &job, &mut |made| {
+    let outcome = files::make(&dir, &job, &mut |made| {
         let doing = if made.skipping { "comparing with shard" } else { "generating shard" };
         progress.update(made.done, made.total, &format!("{doing} {}", made.shard));
     });
@@ -121,7 +121,7 @@ pub fn run(options: &DataMakeOptions) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(STOPPED));
         }
         // Without the working folder there is nothing to resume.
-        Err(error @ Error::Io { .. }) if place.path(".making").is_dir() => {
+        Err(error @ Error::Io { .. }) if dir.path(".making").is_dir() => {
             return Err(format!("{error}; completed work is saved, continue with --resume").into());
         }
         outcome => outcome?,

@@ -72,3 +72,21 @@ impl PromptLayout {
         self.padded_length.map(|_| tokenizer.decode(&self.question(&tokenizer.encode(source))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_retired_name_of_the_length_is_read() {
+        let folder = std::env::temp_dir().join(format!("bornite-layout-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(FILE), r#"{"filled": 24}"#).unwrap();
+        let layout = PromptLayout::of(&folder, &Tokenizer::bytes()).unwrap();
+        assert_eq!(layout.padded_length, Some(24));
+        layout.save(&folder).unwrap();
+        assert_eq!(std::fs::read_to_string(folder.join(FILE)).unwrap(), r#"{"padded_length":24}"#);
+        assert_eq!(PromptLayout::of(&folder, &Tokenizer::bytes()).unwrap().padded_length, Some(24));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -89,9 +89,9 @@ pub fn make(folder: &Path, seed: u64, wanted: u64, longest: usize) -> Result<Pai
         made.tried += CHUNK;
         // In index order, independent of the threads.
         let mut new = vec![];
-        for (sketch, pair) in found.into_iter().flatten() {
+        for (fingerprint, pair) in found.into_iter().flatten() {
             let group = ComparisonGroup::Numbered(pair.row.category as u8);
-            match seen.admit_to_group(pair.row.index, &sketch, group, |first| is_held_out(first) as u8) {
+            match seen.admit_to_group(pair.row.index, &fingerprint, group, |first| is_held_out(first) as u8) {
                 Admission::New { cluster } => new.push((cluster, pair)),
                 _ => made.near_duplicates += 1,
             }

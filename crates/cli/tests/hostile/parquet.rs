@@ -112,12 +112,12 @@ impl Page {
 /// A file of columns, each with the pages of one group of rows.
 pub fn file(columns: &[(&str, &[Page])], codec: u64, optional: bool) -> Vec<u8> {
     let mut bytes = b"PAR1".to_vec();
-    let mut places = vec![];
+    let mut positions = vec![];
     for (_, pages) in columns {
         let start = bytes.len() as u64;
         pages.iter().for_each(|page| bytes.extend(page.bytes()));
         let values: u64 = pages.iter().filter(|page| page.kind != DICTIONARY).map(|page| page.values).sum();
-        places.push((start, bytes.len() as u64 - start, values));
+        positions.push((start, bytes.len() as u64 - start, values));
     }
     let mut footer = Thrift::default();
     footer.int(1, 1).list(2, columns.len() + 1);
@@ -125,10 +125,10 @@ pub fn file(columns: &[(&str, &[Page])], codec: u64, optional: bool) -> Vec<u8> 
     for (name, _) in columns {
         footer.element().int(1, 6).int(3, optional.into()).text(4, name).end();
     }
-    let rows = places.first().map_or(0, |place| place.2);
+    let rows = positions.first().map_or(0, |position| position.2);
     footer.int(3, rows).list(4, 1);
     footer.element().list(1, columns.len());
-    for (start, length, values) in places {
+    for (start, length, values) in positions {
         footer.element().int(2, start).begin(3).int(1, 6).int(4, codec).int(5, values).int(6, length).int(7, length);
         footer.int(9, start).end().end();
     }

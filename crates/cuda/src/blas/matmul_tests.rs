@@ -84,7 +84,10 @@ fn invalid_products_are_rejected_with_a_reason() {
             Matmul { a: MatrixLayout::rows(15), ..good },
             "A has stride 15, but its rows (columns if transposed) have 16 elements",
         ),
-        (Matmul { b: MatrixLayout::columns(15), ..good }, "B has stride 15"),
+        (
+            Matmul { b: MatrixLayout::columns(15), ..good },
+            "B has stride 15, but its rows (columns if transposed) have 16 elements",
+        ),
         (Matmul { d: MatrixLayout::columns(8), ..good }, "D must be row-major"),
         (Matmul { batch: 2, ..good }, "the matrices of a batch must not overlap"),
         (Matmul { output: ElementType::F64, ..good }, "inputs f32 and output f64 in F32 is not supported"),

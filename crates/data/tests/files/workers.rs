@@ -101,7 +101,7 @@ pub fn worker_that_cannot_compile_is_an_error() {
         assert!(error.contains(expected), "{name}: {error}");
     }
     let error = WorkerPool::new(&WorkerConfig::new("/no/such/program".into(), &[])).err().unwrap();
-    assert!(error.starts_with("could not start"), "{error}");
+    assert!(error.starts_with("could not start compiler worker /no/such/program: "), "{error}");
     // A worker that fails at a later request.
     let later = format!(
         "echo '{{\"ready\":\"{}\"}}'; read -r line; echo '{{\"failed\":\"no driver\"}}'",

@@ -74,7 +74,7 @@ pub fn composites() -> Kernel {
     let outer = b.struct_type("Outer", &[("inner", inner), ("small", Scalar::I8.into()), ("vector", f32x4)]);
     let n = b.value("n", Scalar::I32);
     let scale = b.value("scale", Scalar::F32);
-    let given = b.value("given", outer);
+    let inputs = b.value("given", outer);
     b.set_instance_count(Extent::Value(0));
     let dim = |extent: i64, stride: i64| Dim { extent: Extent::Const(extent), stride: Extent::Const(stride) };
     let x = b.view("x", Scalar::F32, &contiguous(&[Extent::Value(0), Extent::Const(8)]), Access::Read);
@@ -111,7 +111,7 @@ pub fn composites() -> Kernel {
     let determinant = b.algebra(AlgebraOp::Determinant, &[product]);
     let inside = b.insert(inside, 1, product);
     let record = b.insert(record, 0, inside);
-    let small = b.extract(given, 1);
+    let small = b.extract(inputs, 1);
     let record = b.insert(record, 1, small);
     b.store(records, i, record);
     let bits = b.bitcast(Scalar::U32, &wide);

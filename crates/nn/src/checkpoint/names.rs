@@ -100,13 +100,13 @@ mod tests {
     #[test]
     fn similar_names_are_suggested() {
         let known = ["wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", "h.0.attn.c_attn.bias"];
-        for (asked, meant) in [
+        for (requested, meant) in [
             ("transformer.wte.weight", Some("wte.weight")),
             ("wte.weigth", Some("wte.weight")),
             ("h.0.attn.c_atn.bias", Some("h.0.attn.c_attn.bias")),
             ("lm_head", None),
         ] {
-            assert_eq!(nearest(asked, known.into_iter()), meant, "{asked}");
+            assert_eq!(nearest(requested, known.into_iter()), meant, "{requested}");
         }
         let text = listed(&["wte.weigth", "zzzzzzzzz"], known.into_iter());
         assert_eq!(text, "'wte.weigth' (did you mean 'wte.weight'?), 'zzzzzzzzz'");

@@ -86,8 +86,8 @@ pub fn payload_bytes() -> Outcome {
             file[at] ^= flip;
             let error = victim.refused(name, &file)?;
             file[at] ^= flip;
-            let place = (at - start) as u64;
-            let mut tensors = header.tensors.iter().filter(|(_, entry)| (entry.begin..entry.end).contains(&place));
+            let position = (at - start) as u64;
+            let mut tensors = header.tensors.iter().filter(|(_, entry)| (entry.begin..entry.end).contains(&position));
             let (tensor, _) = tensors.next().ok_or("a byte of no tensor")?;
             assert!(error.contains(&format!("tensor '{tensor}' is damaged")), "byte {at}: {error}");
         }

@@ -214,9 +214,9 @@ fn gradient_accumulation_can_be_stopped_within_a_step() {
 
         /// In the middle of the second step.
         fn should_stop(&self) -> bool {
-            let asked = self.0.get();
-            self.0.set(asked + u64::from(asked > 0));
-            asked > 150
+            let requested = self.0.get();
+            self.0.set(requested + u64::from(requested > 0));
+            requested > 150
         }
     }
     let (folder, mut random) = (Folder::new("accumulated"), Random::fresh());

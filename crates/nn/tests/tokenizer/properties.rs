@@ -106,8 +106,8 @@ fn special_tokens_are_encoded_only_on_request() {
 
 #[test]
 fn trained_vocabularies_have_the_requested_size() {
-    for (asked, text, found) in [(257, "aaaa", 257), (258, "aaaa", 258), (1_000, "ab ab ab", 259), (300, "", 257)] {
-        assert_eq!(Tokenizer::train([text], asked).unwrap().vocabulary(), found, "{asked} {text:?}");
+    for (requested, text, found) in [(257, "aaaa", 257), (258, "aaaa", 258), (1_000, "ab ab ab", 259), (300, "", 257)] {
+        assert_eq!(Tokenizer::train([text], requested).unwrap().vocabulary(), found, "{requested} {text:?}");
     }
     for wrong in [0, 256, usize::MAX] {
         let error = Tokenizer::train(["a"], wrong).unwrap_err().to_string();

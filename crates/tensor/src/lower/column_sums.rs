@@ -133,8 +133,8 @@ impl Lowering<RowKernel> {
         let totals: Vec<Vec<LocalId>> =
             column_sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
         let end = self.b.index_constant((rows_per_part / WARPS) as u64);
-        self.for_each("turn", end, |l, turn| {
-            let down = l.index_op(ScalarOp::Mul, turn, WARPS);
+        self.for_each("turn", end, |l, iteration| {
+            let down = l.index_op(ScalarOp::Mul, iteration, WARPS);
             let row = l.b.add(&first, &down);
             l.row_by_threads(group, outs, rows, [row, lane], &totals);
         });
@@ -150,18 +150,18 @@ impl Lowering<RowKernel> {
                 // Wait until the previous sum has been read from shared memory.
                 self.b.push_stmt(Stmt::Barrier);
             }
-            for (turn, totals) in totals.chunks(rows.lanes).enumerate() {
+            for (iteration, totals) in totals.chunks(rows.lanes).enumerate() {
                 let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
                 let value = self.b.construct(Type::Vector(DType::F32, rows.lanes as u8), &values);
-                let slot = self.offset_by(begins, turn * WARP * rows.lanes);
+                let slot = self.offset_by(begins, iteration * WARP * rows.lanes);
                 self.b.store(tile, slot, value);
             }
             self.b.push_stmt(Stmt::Barrier);
-            for turn in 0..columns.div_ceil(WARPS * WARP) {
-                let column = self.offset_by(thread, turn * WARPS * WARP);
+            for iteration in 0..columns.div_ceil(WARPS * WARP) {
+                let column = self.offset_by(thread, iteration * WARPS * WARP);
                 let end = self.b.index_constant(columns as u64);
                 let inside = self.b.lt(&column, &end);
-                let last = (turn + 1) * WARPS * WARP > columns;
+                let last = (iteration + 1) * WARPS * WARP > columns;
                 self.when(last.then_some(inside), &mut |l| {
                     let parts = (0..WARPS)
                         .map(|warp| {

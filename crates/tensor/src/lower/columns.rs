@@ -94,8 +94,8 @@ impl Lowering<Columns> {
         let full = middle / down;
         let unrolled = if full >= ROWS_AHEAD { ROWS_AHEAD } else { 1 };
         let end = self.b.index_constant((full / unrolled) as u64);
-        self.for_each("turn", end, |l, turn| {
-            let ahead = l.index_op(ScalarOp::Mul, turn, unrolled * down);
+        self.for_each("turn", end, |l, iteration| {
+            let ahead = l.index_op(ScalarOp::Mul, iteration, unrolled * down);
             let first = l.b.add(&ahead, &own_row);
             l.when(strip_inside, &mut |l| {
                 for n in 0..unrolled {
@@ -104,10 +104,10 @@ impl Lowering<Columns> {
                 }
             });
         });
-        for turn in full / unrolled * unrolled..middle.div_ceil(down) {
-            let row = self.index_op(ScalarOp::Add, own_row, turn * down);
+        for iteration in full / unrolled * unrolled..middle.div_ceil(down) {
+            let row = self.index_op(ScalarOp::Add, own_row, iteration * down);
             let mut condition = strip_inside;
-            if turn == full {
+            if iteration == full {
                 let end = self.b.index_constant(middle as u64);
                 let above = self.b.lt(&row, &end);
                 condition = Some(condition.map_or(above, |inside| self.b.op(ScalarOp::And, &[&inside, &above])));

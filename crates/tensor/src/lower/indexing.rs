@@ -143,8 +143,8 @@ impl<S: KernelShape> Lowering<S> {
         // Column indices fit 32 bits, even if element indices do not.
         let short = node.shape.last().is_some_and(|&columns| columns <= i32::MAX as usize);
         let index = if short { Scalar::I32 } else { self.index };
-        let (place, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
-        let here = self.b.op(ScalarOp::Eq, &[&place, &column]);
+        let (position, column) = (self.b.cast(index, &found), self.b.cast(index, &column));
+        let here = self.b.op(ScalarOp::Eq, &[&position, &column]);
         let result = self.b.select(&here, &sum, &base);
         self.b.cast(node.dtype, &result)
     }
@@ -225,8 +225,8 @@ impl<S: KernelShape> Lowering<S> {
             if x.0.dtype.is_float() {
                 let (is_nan, number) =
                     (l.b.op(ScalarOp::Ne, &[&value, &value]), l.b.op(ScalarOp::Eq, &[&before, &before]));
-                let turns = l.b.op(ScalarOp::And, &[&is_nan, &number]);
-                better = l.b.op(ScalarOp::Or, &[&better, &turns]);
+                let first_nan = l.b.op(ScalarOp::And, &[&is_nan, &number]);
+                better = l.b.op(ScalarOp::Or, &[&better, &first_nan]);
             }
             l.b.if_else(
                 better,

@@ -147,9 +147,9 @@ impl Scatter<'_> {
         let first = l.index_op(ScalarOp::Mul, block, run);
         let first = l.b.add(&first, &lane);
         let [row, position] = ["row", "position"].map(|name| l.b.local(name, Value::int(DType::I32, 0)));
-        let turns = l.b.index_constant((run / WARP) as u64);
-        l.for_each("turn", turns, |l, turn| {
-            let ahead = l.index_op(ScalarOp::Mul, turn, WARP);
+        let iterations = l.b.index_constant((run / WARP) as u64);
+        l.for_each("turn", iterations, |l, iteration| {
+            let ahead = l.index_op(ScalarOp::Mul, iteration, WARP);
             let slot = l.b.add(&first, &ahead);
             let end = l.b.index_constant(self.count as u64);
             let inside = l.b.lt(&slot, &end);
@@ -182,9 +182,9 @@ impl Scatter<'_> {
         // Each thread sums adjacent counts.
         let own = total.div_ceil(SCAN_THREADS);
         let first = l.index_op(ScalarOp::Mul, thread, own);
-        let (end, turns) = (l.b.index_constant(total as u64), l.b.index_constant(own as u64));
+        let (end, iterations) = (l.b.index_constant(total as u64), l.b.index_constant(own as u64));
         let sum = l.b.local("sum", Value::int(DType::I32, 0));
-        l.for_each("n", turns, |l, n| {
+        l.for_each("n", iterations, |l, n| {
             let slot = l.b.add(&first, &n);
             let inside = l.b.lt(&slot, &end);
             l.when(Some(inside), &mut |l| {
@@ -216,7 +216,7 @@ impl Scatter<'_> {
             let after = l.b.add(&before, &more);
             l.b.assign(sum, after);
         });
-        l.for_each("m", turns, |l, n| {
+        l.for_each("m", iterations, |l, n| {
             let slot = l.b.add(&first, &n);
             let inside = l.b.lt(&slot, &end);
             l.when(Some(inside), &mut |l| {
@@ -238,8 +238,8 @@ impl Scatter<'_> {
         let row = l.b.index();
         let low = l.b.local("low", Value::int(self.index, 0));
         let high = l.b.local("high", Value::int(self.index, self.count as i64));
-        let turns = l.b.index_constant((usize::BITS - self.count.leading_zeros()) as u64);
-        l.for_each("half", turns, |l, _| {
+        let iterations = l.b.index_constant((usize::BITS - self.count.leading_zeros()) as u64);
+        l.for_each("half", iterations, |l, _| {
             let (from, to) = (l.b.read(low), l.b.read(high));
             let open = l.b.lt(&from, &to);
             l.when(Some(open), &mut |l| {

@@ -218,7 +218,7 @@ impl Lowering<RowKernel> {
         let unroll = group.order.iter().filter(|t| t.0.elements() > rows).count() <= MAX_UNROLLED_NODES;
         let mut passes = Passes { row, start, first, columns, step: threads * lanes, positions: vec![], unroll };
         if plan.in_registers() {
-            let at = |turn: usize| passes.position(self, first, turn);
+            let at = |iteration: usize| passes.position(self, first, iteration);
             passes.positions = (0..columns / passes.step).map(at).collect();
         }
         let zero = self.zero();
@@ -263,7 +263,7 @@ impl Lowering<RowKernel> {
         }
         if !wide.is_empty() || !sums.is_empty() {
             self.shape.writes = true;
-            let mut turn = 0;
+            let mut iteration = 0;
             passes.run(self, "turn", &mut |l, at| {
                 // Before anything is stored, since an output may overwrite an input.
                 for (sum, totals) in column_sums_of(group).zip(sums) {
@@ -271,12 +271,12 @@ impl Lowering<RowKernel> {
                     for lane in 0..lanes {
                         l.accumulate(
                             sum,
-                            totals[turn * lanes + lane],
+                            totals[iteration * lanes + lane],
                             values[if values.len() == 1 { 0 } else { lane }],
                         );
                     }
                 }
-                turn += 1;
+                iteration += 1;
                 l.store_wide_outputs(&wide, at);
             });
         }
@@ -371,9 +371,9 @@ struct Passes {
 type Body<'b> = dyn FnMut(&mut Lowering<RowKernel>, &Coordinates) + 'b;
 
 impl Passes {
-    /// Coordinates `turns` iterations after a column.
-    fn position(&self, l: &mut Lowering<RowKernel>, column: ExprId, turns: usize) -> Coordinates {
-        let column = l.offset_by(column, turns * self.step);
+    /// Coordinates `iterations` iterations after a column.
+    fn position(&self, l: &mut Lowering<RowKernel>, column: ExprId, iterations: usize) -> Coordinates {
+        let column = l.offset_by(column, iterations * self.step);
         let linear = l.b.add(&self.start, &column);
         Coordinates { shape: vec![], linear: Some(linear), axes: None, row: Some((self.row, column)) }
     }
@@ -390,16 +390,16 @@ impl Passes {
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
         let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
         if full < ahead || !self.unroll {
-            let turns = if even { full } else { full + 1 };
-            self.unrolled_loop(l, name, turns, 1, &mut |l, at| {
+            let iterations = if even { full } else { full + 1 };
+            self.unrolled_loop(l, name, iterations, 1, &mut |l, at| {
                 if even { body(l, at) } else { self.inside(l, at, body) }
             });
         } else {
             self.unrolled_loop(l, name, full / ahead, ahead, body);
             let last = l.b.index_constant((full / ahead * ahead * self.step) as u64);
             let column = l.b.add(&self.first, &last);
-            for turn in 0..full % ahead {
-                l.scope(|l| self.at(l, column, turn, body));
+            for iteration in 0..full % ahead {
+                l.scope(|l| self.at(l, column, iteration, body));
             }
             if !even {
                 l.scope(|l| self.at(l, column, full % ahead, &mut |l, at| self.inside(l, at, body)));
@@ -419,15 +419,15 @@ impl Passes {
         body: &mut Body<'_>,
     ) {
         let end = l.b.index_constant(count as u64);
-        l.for_each(name, end, |l, turn| {
-            let ahead = l.index_op(ScalarOp::Mul, turn, self.step * unrolled);
+        l.for_each(name, end, |l, iteration| {
+            let ahead = l.index_op(ScalarOp::Mul, iteration, self.step * unrolled);
             let column = l.b.add(&ahead, &self.first);
-            (0..unrolled).for_each(|turn| self.at(l, column, turn, body));
+            (0..unrolled).for_each(|iteration| self.at(l, column, iteration, body));
         });
     }
 
-    fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, turn: usize, body: &mut Body<'_>) {
-        let at = self.position(l, column, turn);
+    fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, iteration: usize, body: &mut Body<'_>) {
+        let at = self.position(l, column, iteration);
         l.shape.row_cache.column = at.row.map(|(_, column)| column);
         l.shape.own = at.linear;
         body(l, &at);

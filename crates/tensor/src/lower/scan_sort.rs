@@ -85,8 +85,8 @@ impl Lowering {
             let root = l.b.sub(&back, &one);
             l.sift(line, root, end, descending, [one, two]);
         });
-        let turns = self.b.index_constant(len.saturating_sub(1));
-        self.for_each("take", turns, |l, r| {
+        let iterations = self.b.index_constant(len.saturating_sub(1));
+        self.for_each("take", iterations, |l, r| {
             let left = l.b.sub(&end, &r);
             let last = l.b.sub(&left, &one);
             let zero = l.b.index_constant(0);

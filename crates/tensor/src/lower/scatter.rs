@@ -216,9 +216,9 @@ impl<'a> Scatter<'a> {
             let sums: Vec<LocalId> = (0..lanes).map(|_| l.b.local("sum", Value::int(wide, 0))).collect();
             // Several loads at once, to hide memory latency.
             const AHEAD: usize = 8;
-            let turns = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
-            l.for_each("turn", turns, |l, turn| {
-                let ahead = l.index_op(ScalarOp::Mul, turn, AHEAD);
+            let iterations = l.b.index_constant((SUM_BLOCK / AHEAD) as u64);
+            l.for_each("turn", iterations, |l, iteration| {
+                let ahead = l.index_op(ScalarOp::Mul, iteration, AHEAD);
                 let slot = l.b.add(&start, &ahead);
                 let values: Vec<Vec<ExprId>> = (0..AHEAD)
                     .map(|n| {
@@ -233,7 +233,7 @@ impl<'a> Scatter<'a> {
                         let mut after = l.b.add(&before, value);
                         if n == 0 {
                             let zero = l.zero();
-                            let first = l.b.op(ScalarOp::Eq, &[&turn, &zero]);
+                            let first = l.b.op(ScalarOp::Eq, &[&iteration, &zero]);
                             after = l.b.select(&first, value, &after);
                         }
                         l.b.assign(sum, after);

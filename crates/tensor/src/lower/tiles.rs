@@ -144,8 +144,8 @@ impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
         let tiles: Vec<SharedId> = (plan.transposed.iter().enumerate())
             .map(|(n, (base, _))| self.b.shared(format!("tile{n}"), base.0.dtype, (side * pitch) as u64))
             .collect();
-        for turn in 0..side / rows {
-            let j = self.index_op(ScalarOp::Add, y, turn * rows);
+        for iteration in 0..side / rows {
+            let j = self.index_op(ScalarOp::Add, y, iteration * rows);
             let (linear, inside) = element(self, x, j);
             self.when(inside, &mut |l| {
                 for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {
@@ -161,8 +161,8 @@ impl<'p, 'a> Lowering<&'p TransposeTiles<'a>> {
         }
         self.b.push_stmt(Stmt::Barrier);
         self.lanes = lanes;
-        for turn in 0..side / rows {
-            let i = self.index_op(ScalarOp::Add, y, turn * rows);
+        for iteration in 0..side / rows {
+            let i = self.index_op(ScalarOp::Add, y, iteration * rows);
             let (linear, inside) = element(self, i, x);
             let mut body = |l: &mut Lowering<&'p TransposeTiles<'a>>| {
                 for ((base, layout), &tile) in plan.transposed.iter().zip(&tiles) {

@@ -306,7 +306,7 @@ mod tests {
                     ),
                 };
                 let Some(next) = view.apply_view(&op) else { break };
-                let places = (0..next.shape.iter().product()).map(|n| {
+                let positions = (0..next.shape.iter().product()).map(|n| {
                     let to = index(n, &next.shape);
                     let source = match &op {
                         Op::Permute(axes) => {
@@ -325,7 +325,7 @@ mod tests {
                     };
                     expected[flat(&source, &from)]
                 });
-                (expected, view) = (places.collect(), next);
+                (expected, view) = (positions.collect(), next);
                 found += 1;
             }
             for (n, &expected) in expected.iter().enumerate() {

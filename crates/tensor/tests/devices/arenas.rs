@@ -343,7 +343,7 @@ pub fn segment_tables(device: Device) -> Outcome {
         (failed(Arena::new(&[("x", &x), ("y", &y)])), "'y' is f64 on"),
         (failed(Arena::new(&[("x", &x), ("x", &x)])), "tensors 0 and 1 have the same name, 'x'"),
         (failed(Arena::new(&[("x", &x.reshape(&[3]))])), "reshape"),
-        (failed(arena.like(DType::U8, 0.0)), "dtype u8 is not supported"),
+        (failed(arena.like(DType::U8, 0.0)), "dtype u8 is not supported; use one of 16 bits or more"),
         (flat(arena.flatten(std::slice::from_ref(&x))), "number of tensors is 1; expected 2, one per segment"),
         (flat(arena.flatten(&[x.clone(), x.reshape(&[2, 1])])), "segment 'z' has shape [2], found [2, 1]"),
         (flat(arena.unflatten(&x).remove(0)), "shape is [2]; expected [256], the size of the arena"),

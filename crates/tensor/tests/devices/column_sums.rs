@@ -45,14 +45,14 @@ fn gradients(case: Case, [start, before, weight, bias, down]: [&Tensor; 5]) -> V
 }
 
 /// The GPU plan of the gradients.
-fn check(case: Case, given: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
+fn check(case: Case, args: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     let (found, plan) = {
-        let found = gradients(case, given);
+        let found = gradients(case, args);
         let plan = summarize(&found)?;
         commit(&found, vec![])?;
         (found, plan)
     };
-    let expected = gradients(case, given);
+    let expected = gradients(case, args);
     with_fusion(false, || commit(&expected, vec![]))?;
     for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(bits(found)?, bits(expected)?, "gradient {n} of {case:?}\n{plan}");
@@ -87,9 +87,9 @@ pub fn attached_to_row_kernels(device: Device) -> Outcome {
         let down = data(&mut random, &[rows, 1], dtype, device);
         let [before, weight, bias] = [(); 3].map(|()| data(&mut random, &[columns], dtype, device));
         let (x, down, before, weight, bias) = (x?, down?, before?, weight?, bias?);
-        let given = [&x, &before, &weight, &bias, &down];
+        let args = [&x, &before, &weight, &bias, &down];
         let plan =
-            if device == Device::Interpreter { with_gpu_kernels(|| check(case, given)) } else { check(case, given) }?;
+            if device == Device::Interpreter { with_gpu_kernels(|| check(case, args)) } else { check(case, args) }?;
         let riding = plan.steps.iter().any(|step| step.description.contains("with_sums"));
         assert_eq!(riding, rides, "{case:?}\n{plan}");
     }

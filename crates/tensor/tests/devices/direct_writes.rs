@@ -218,15 +218,15 @@ pub fn row_of_a_variable(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let (heads, time, width) = (3usize, 10usize, 4usize);
     let cache = Var::new(&data(&mut random, &[2, heads, time, width], device))?;
-    let place = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
-    let update = |old: &Tensor, place: &Tensor, new: &Tensor| {
-        let here = Tensor::arange(time, DType::I64, device).equal(place);
+    let index = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
+    let update = |old: &Tensor, index: &Tensor, new: &Tensor| {
+        let here = Tensor::arange(time, DType::I64, device).equal(index);
         here.reshape(&[1, 1, time, 1]).expand(&[2, heads, time, width]).select(new, old)
     };
     let step = trace(|t: &[Tensor]| {
-        let (old, at) = (cache.get(), place.get());
+        let (old, at) = (cache.get(), index.get());
         let new = update(&old, &at, &t[0]);
-        Ok((vec![(&new * 0.5).sum(-1)], vec![cache.set(new), place.set(at + 1)]))
+        Ok((vec![(&new * 0.5).sum(-1)], vec![cache.set(new), index.set(at + 1)]))
     });
     let new = data(&mut random, &[2, heads, 1, width], device);
     let plan = step.explain(&[TensorSpec::of(&new)?])?;
@@ -238,7 +238,7 @@ pub fn row_of_a_variable(device: Device) -> Outcome {
     for n in 0..time + 2 {
         let new = data(&mut random, &[2, heads, 1, width], device);
         let old = cache.get();
-        let (held, expected) = (bits(&old)?, update(&old, &place.get(), &new));
+        let (held, expected) = (bits(&old)?, update(&old, &index.get(), &new));
         let expected = with_fusion(false, || bits(&expected))?;
         step.call(&[new])?;
         assert_eq!(bits(&cache.get())?, expected, "position {n}");
@@ -248,7 +248,7 @@ pub fn row_of_a_variable(device: Device) -> Outcome {
     // If the old value is read afterwards, the new one is computed completely, and both are
     // correct.
     let both = trace(|t: &[Tensor]| {
-        let (old, at) = (cache.get(), place.get().clamp(3, 3));
+        let (old, at) = (cache.get(), index.get().clamp(3, 3));
         let new = update(&old, &at, &t[0]);
         Ok((vec![(new.sum(..) - old.sum(..)) * 0.0 + (&old - &new).abs().sum(..)], vec![cache.set(new)]))
     });

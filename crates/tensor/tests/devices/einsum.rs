@@ -45,11 +45,11 @@ fn reference(equation: &str, shapes: &[Vec<usize>], data: &[Vec<f64>]) -> (Vec<u
             values.insert(label, n % len);
             n /= len;
         }
-        let place = |labels: &[char], shape: &[usize]| {
+        let position = |labels: &[char], shape: &[usize]| {
             labels.iter().zip(shape).fold(0, |at, (c, &len)| at * len + if len == 1 { 0 } else { values[c] })
         };
-        let product: f64 = inputs.iter().zip(shapes).zip(data).map(|((l, s), d)| d[place(l, s)]).product();
-        out[place(&output, &shape)] += product;
+        let product: f64 = inputs.iter().zip(shapes).zip(data).map(|((l, s), d)| d[position(l, s)]).product();
+        out[position(&output, &shape)] += product;
     }
     (shape, out)
 }

@@ -39,8 +39,8 @@ fn scatter(n: u64, into: u64) -> Result<Kernel, bornite::Error> {
     let index = b.param("index", Scalar::I32, n, Access::Read);
     let out = b.param("out", Scalar::F32, into, Access::Write);
     let i = b.index();
-    let (value, place) = (b.load(x, i), b.load(index, i));
-    b.store(out, place, value);
+    let (value, position) = (b.load(x, i), b.load(index, i));
+    b.store(out, position, value);
     Ok(b.finish()?)
 }
 
@@ -175,7 +175,7 @@ impl FusedOp for ScaledExp {
 
     fn implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
-        let all = |given: &InputInfo<'_>| given.dtype == DType::F32 && given.shape == inputs[0].shape;
+        let all = |inputs: &InputInfo<'_>| inputs.dtype == DType::F32 && inputs.shape == inputs[0].shape;
         inputs.iter().all(all).then(|| {
             by_kernel("scaled_exp", n, 2, 2, |b, x| {
                 let power = b.op(ScalarOp::Exp, &[&x[0]]);
@@ -312,7 +312,7 @@ pub fn adamw_steps(device: Device) -> Outcome {
         }
 
         let kept = variables.each_ref().map(Var::get);
-        for (found, place) in [(&eager, "eager"), (&kept, "traced")] {
+        for (found, position) in [(&eager, "eager"), (&kept, "traced")] {
             let found: Vec<Vec<f32>> = found.iter().map(|t| t.to_vec::<f32>()).collect::<bornite::Result<_>>()?;
             for n in 0..count {
                 let [mut p, mut m, mut v] = [&p, &m, &v].map(|data| f64::from(data[n] as f32));
@@ -324,7 +324,7 @@ pub fn adamw_steps(device: Device) -> Outcome {
                     p = p * (1.0 - rate * decay) - rate * (m / (1.0 - beta1.powi(t))) / size;
                 }
                 for (found, expected) in found.iter().map(|all| f64::from(all[n])).zip([p, m, v]) {
-                    assert!((found - expected).abs() <= 2e-6, "{place}, {count}, {n}: {found}, not {expected}");
+                    assert!((found - expected).abs() <= 2e-6, "{position}, {count}, {n}: {found}, not {expected}");
                 }
             }
         }

@@ -123,11 +123,11 @@ pub fn compare(what: &str, found: &[Tensor], expected: &[Tensor]) -> Outcome {
         let dtype = expected.dtype()?;
         let nan = |bits: u64| Value::from_bits(dtype, bits).as_f64().is_nan();
         let (a, b) = (bits(found)?, bits(expected)?);
-        let place = a.iter().zip(&b).position(|(a, b)| a != b && !(nan(*a) && nan(*b)));
-        if let Some(place) = place {
-            let [a, b] = [a[place], b[place]].map(|bits| Value::from_bits(dtype, bits).as_f64());
+        let index = a.iter().zip(&b).position(|(a, b)| a != b && !(nan(*a) && nan(*b)));
+        if let Some(index) = index {
+            let [a, b] = [a[index], b[index]].map(|bits| Value::from_bits(dtype, bits).as_f64());
             let steps = found.explain().unwrap_or_default();
-            return Err(format!("{what}: result {n}, element {place} is {a}, expected {b}\n{steps}").into());
+            return Err(format!("{what}: result {n}, element {index} is {a}, expected {b}\n{steps}").into());
         }
     }
     Ok(())

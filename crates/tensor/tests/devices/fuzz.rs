@@ -41,8 +41,8 @@ pub fn random_kernels(device: Device) -> Outcome {
             }
         }
     };
-    let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse::<u64>().ok());
-    let first = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20);
+    let from_env = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse::<u64>().ok());
+    let first = from_env.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_secs()) << 20);
     for seed in first..first + count {
         let Case { kernel, values } = case(seed, true);
         let values: Vec<&[Value]> = values.iter().map(|parts| &parts[..]).collect();

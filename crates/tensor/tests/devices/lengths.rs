@@ -143,8 +143,8 @@ pub fn growing_cache(device: Device) -> Outcome {
         let expected = Tensor::attention(&q, &all_k, &all_v, None, false, None);
         let found = attend.call(&[q.clone(), all_k, all_v])?;
         near(&format!("{position}, a cache as arguments"), &found[0], &expected)?;
-        let place = Tensor::from_slice(&[position as i64], &[], device);
-        near(&format!("{position}, a cache in variables"), &decode.call(&[q, k, v, place])?[0], &expected)?;
+        let index = Tensor::from_slice(&[position as i64], &[], device);
+        near(&format!("{position}, a cache in variables"), &decode.call(&[q, k, v, index])?[0], &expected)?;
     }
     assert_eq!((decode.traces(), attend.traces()), (1, 1), "no retrace as the cache grows");
     Ok(())

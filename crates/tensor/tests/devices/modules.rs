@@ -136,13 +136,13 @@ pub fn immediate_and_deferred_launches_agree(device: Device) -> Outcome {
     let x = floats(4, device);
     let v = Var::new(&x)?;
     let doubled = launch(1.0, &v.get(), &v.get());
-    let step = trace(|given| Ok((vec![], vec![v.set(v.get() + &given[0])])));
+    let step = trace(|inputs| Ok((vec![], vec![v.set(v.get() + &inputs[0])])));
     step.call(std::slice::from_ref(&x))?;
     step.call(std::slice::from_ref(&x))?;
     assert_eq!(doubled.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
     assert_eq!(launch(1.0, &v.get(), &v.get()).to_vec::<f32>()?, (&x * 6.0).to_vec::<f32>()?);
     // In a traced function nothing runs, even over computed arrays.
-    let traced = trace(|given| Ok((vec![launch(2.0, &x, &x) + &given[0]], vec![])));
+    let traced = trace(|inputs| Ok((vec![launch(2.0, &x, &x) + &inputs[0]], vec![])));
     for _ in 0..2 {
         assert_eq!(traced.call(std::slice::from_ref(&x))?[0].to_vec::<f32>()?, (&x * 4.0).to_vec::<f32>()?);
     }
@@ -153,8 +153,8 @@ pub fn traced_and_recorded(device: Device) -> Outcome {
     let module = Module::parse("kernels.py", PYTHON)?;
     let saxpy = module.kernel("saxpy")?;
     let kernel = saxpy.clone();
-    let step = trace(move |given| {
-        let y = kernel.launch(6, &[2.0.into(), (&given[0]).into(), (&given[1].exp()).into()]).remove(0);
+    let step = trace(move |inputs| {
+        let y = kernel.launch(6, &[2.0.into(), (&inputs[0]).into(), (&inputs[1].exp()).into()]).remove(0);
         Ok((vec![y.sum(..)], vec![]))
     });
     for n in 0..3 {
@@ -181,8 +181,8 @@ pub fn index_error_changes_no_variable(device: Device) -> Outcome {
     let (saxpy, x) = (module.kernel("saxpy")?, floats(6, device));
     let (v, w) = (Var::new(&floats(6, device))?, Var::new(&floats(6, device))?);
     let (kernel, first, second) = (saxpy.clone(), v.clone(), w.clone());
-    let step = trace(move |given| {
-        let y = kernel.launch(7, &[2.0.into(), (&given[0]).into(), (&given[0]).into()]).remove(0);
+    let step = trace(move |inputs| {
+        let y = kernel.launch(7, &[2.0.into(), (&inputs[0]).into(), (&inputs[0]).into()]).remove(0);
         let new = first.get() + 1.0;
         Ok((vec![y.sum(..)], vec![first.set(new), second.set(second.get() * 2.0)]))
     });

@@ -11,8 +11,8 @@ impl Random {
     pub fn fresh() -> Random {
         static SEED: OnceLock<u64> = OnceLock::new();
         let seed = *SEED.get_or_init(|| {
-            let given = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
-            let seed = given.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
+            let from_env = std::env::var("BORNITE_TEST_SEED").ok().and_then(|s| s.parse().ok());
+            let seed = from_env.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64));
             println!("random inputs from BORNITE_TEST_SEED={seed}");
             seed
         });

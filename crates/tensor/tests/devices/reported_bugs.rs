@@ -161,9 +161,9 @@ fn recomputed_largest(random: &mut Random, device: Device) -> Found {
     let x: Vec<f64> = random.vec(64, -3.0, 3.0).iter().map(|v| f64::from(*v as f32)).collect();
     let exps = tensor(&x, &[4, 16], device).exp();
     let found = exps.equal(exps.max_keepdim(-1)).cast(DType::F32).sum(-1);
-    let places = x.chunks(16).map(|row| (0..16).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0) as f64);
+    let positions = x.chunks(16).map(|row| (0..16).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap_or(0) as f64);
     let softmax = tensor(&x, &[4, 16], device).softmax(-1).argmax(-1);
-    Ok(vec![(found, vec![1.0; 4]), (softmax, places.collect())])
+    Ok(vec![(found, vec![1.0; 4]), (softmax, positions.collect())])
 }
 
 fn negated_integers(_: &mut Random, device: Device) -> Found {
@@ -379,13 +379,13 @@ fn a_cache_filled_step_by_step(device: Device) -> Outcome {
     let causal = Tensor::ones(&[time, time], DType::F32, device).tril(0).gt(0.5);
     let whole = causal.select(all.matmul(&all.t()), -1e9).softmax(-1).matmul(&all).to_vec::<f32>()?;
     let cache = Var::new(&Tensor::zeros(&[time, width], DType::F32, device))?;
-    let place = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
+    let position = Var::new(&Tensor::from_slice(&[0i64], &[1], device))?;
     let step = trace(|t: &[Tensor]| {
-        let (places, at) = (Tensor::arange(time, DType::I64, device), place.get());
-        let here = places.equal(&at).reshape(&[time, 1]).expand(&[time, width]);
+        let (positions, at) = (Tensor::arange(time, DType::I64, device), position.get());
+        let here = positions.equal(&at).reshape(&[time, 1]).expand(&[time, width]);
         let keys = here.select(&t[0], cache.get());
-        let scores = places.le(&at).reshape(&[1, time]).select(t[0].matmul(&keys.t()), -1e9);
-        Ok((vec![scores.softmax(-1).matmul(&keys)], vec![cache.set(keys), place.set(at + 1)]))
+        let scores = positions.le(&at).reshape(&[1, time]).select(t[0].matmul(&keys.t()), -1e9);
+        Ok((vec![scores.softmax(-1).matmul(&keys)], vec![cache.set(keys), position.set(at + 1)]))
     });
     for n in 0..time {
         let row = n * width..(n + 1) * width;

@@ -48,8 +48,8 @@ pub fn log_names_what_changed(device: Device) -> Outcome {
     };
     let text = messages("info")?;
     let again: Vec<&str> = text.lines().filter(|line| line.contains("is traced again")).collect();
-    let place = |line: &&str| line.contains("retraces.rs:");
-    assert!(again.iter().all(place), "{text}");
+    let position = |line: &&str| line.contains("retraces.rs:");
+    assert!(again.iter().all(position), "{text}");
     for (line, expected) in again.iter().zip([
         "bornite info: the function traced at ",
         "is traced again: argument 1 has length 7 along axis 1, had 5",

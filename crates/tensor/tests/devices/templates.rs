@@ -20,11 +20,11 @@ fn everywhere<T: Element + PartialEq>(
     let outputs = run_kernel(kernel, &tensors.iter().collect::<Vec<_>>(), &[], device)?;
     let found = outputs[0].to_vec::<T>()?;
     for order in [ExecutionOrder::Forward, ExecutionOrder::Reverse] {
-        let mut given = inputs.iter();
+        let mut inputs = inputs.iter();
         let mut memory: Vec<Vec<u64>> = (kernel.params.iter())
             .map(|p| match p.access {
                 Access::Write => vec![0; kernel.view_bytes(p, &[]).unwrap_or(0).div_ceil(8)],
-                _ => given.next().and_then(|data| T::pack(data)).unwrap_or_default(),
+                _ => inputs.next().and_then(|data| T::pack(data)).unwrap_or_default(),
             })
             .collect();
         let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))

@@ -33,7 +33,9 @@ pub fn profiles_list_kernels_and_copies(device: Device) -> Outcome {
     let products = products(&report, device, 2 * 61 * 61 * 67);
     assert_eq!(products.len(), 3, "a traced step runs kernel by kernel while it is profiled");
     for span in products {
-        assert!(span.name == "matmul_f32" && span.location.as_ref().is_some_and(|place| place.contains("tooling.rs")));
+        assert!(
+            span.name == "matmul_f32" && span.location.as_ref().is_some_and(|location| location.contains("tooling.rs"))
+        );
         assert!(span.duration_ms > 0.0 && span.duration_ms < report.wall_ms, "{span:?}");
         assert!(span.start_ms >= report.start_ms - 1.0 && span.start_ms <= report.start_ms + report.wall_ms + 1.0);
     }

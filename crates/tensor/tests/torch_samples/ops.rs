@@ -211,8 +211,8 @@ impl Call<'_> {
             }
             "argsort" => vec![x().argsort(axis(), self.flag("descending"))],
             "topk" => {
-                let (largest, places) = x().topk(self.count("k"), axis());
-                vec![largest, places]
+                let (largest, positions) = x().topk(self.count("k"), axis());
+                vec![largest, positions]
             }
             "cumsum" => vec![self.cast().cumsum(axis())],
             "tril" => vec![x().tril(self.integer("k"))],

@@ -147,9 +147,9 @@ impl World {
         }
         match outcome {
             Ok(()) => {}
-            Err((Error::OutOfMemory(_), asked)) => {
+            Err((Error::OutOfMemory(_), requested)) => {
                 self.failures += 1;
-                if let Some((bytes, stream)) = asked {
+                if let Some((bytes, stream)) = requested {
                     self.check_out_of_memory(bytes, stream)?;
                 }
             }

@@ -225,8 +225,8 @@ impl<'m> Lowering<'m> {
     pub(super) fn sin_cos_pi(&mut self, x: Tree, cosine: bool) -> Tree {
         let number = |value: f64| float(Scalar::F64, value);
         let x = self.materialize(x.cast(Scalar::F64));
-        let turns = op(Op::Rint, [op(Op::Mul, [x.clone(), number(0.5)])]);
-        let rest = self.materialize(op(Op::Sub, [x, op(Op::Mul, [turns, number(2.0)])]));
+        let iterations = op(Op::Rint, [op(Op::Mul, [x.clone(), number(0.5)])]);
+        let rest = self.materialize(op(Op::Sub, [x, op(Op::Mul, [iterations, number(2.0)])]));
         let size = self.materialize(op(Op::Abs, [rest.clone()]));
         let angle = match cosine {
             true => op(Op::Sub, [number(0.5), size]),

@@ -197,16 +197,16 @@ mod tests {
             let (outs, douts) = (random_f32(count * width, -1.0, 1.0), random_f32(count * width, -1.0, 1.0));
             let scale = -0.4f32;
             let run = |arch, _| {
-                let (mut powers, mut logs, mut factors) = (scores.clone(), vec![0.0; count], vec![0.0; count]);
+                let (mut exponentials, mut logs, mut factors) = (scores.clone(), vec![0.0; count], vec![0.0; count]);
                 let rows = |scores| Rows { scores, columns, visible, causal, scale };
-                exp_rows_on(arch, rows(&mut powers), &mut logs, &mut factors);
+                exp_rows_on(arch, rows(&mut exponentials), &mut logs, &mut factors);
                 let (mut again, mut gradients) = (scores.clone(), dprobabilities.clone());
                 softmax_backward_rows_on(arch, rows(&mut again), &mut gradients, &logs, &outs, &douts);
-                [powers, logs, factors, again, gradients].concat()
+                [exponentials, logs, factors, again, gradients].concat()
             };
             for found in results_on_every_arch(run) {
                 let size = count * columns;
-                let (powers, rest) = found.split_at(size);
+                let (exponentials, rest) = found.split_at(size);
                 let (logs, factors, again, gradients) =
                     (&rest[..count], &rest[count..2 * count], &rest[2 * count..][..size], &rest[2 * count + size..]);
                 for row in 0..count {
@@ -221,7 +221,7 @@ mod tests {
                         let share = if n < visible { score.exp() / sum } else { 0.0 };
                         let gradient = share * (f64::from(dprobabilities[at(n)]) - mean) * f64::from(scale);
                         let near = |found: f32, wanted: f64| (f64::from(found) - wanted).abs() < 1e-5;
-                        assert!(near(powers[at(n)] * factors[row], share), "{row}, {n}");
+                        assert!(near(exponentials[at(n)] * factors[row], share), "{row}, {n}");
                         assert!(near(again[at(n)], share) && near(gradients[at(n)], gradient), "{row}, {n}");
                     }
                 }

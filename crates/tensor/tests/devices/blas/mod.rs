@@ -127,7 +127,7 @@ fn reference(a: &Array, b: &Array) -> (Vec<f64>, Vec<f64>) {
     let lead: Vec<usize> = (0..rank).map(|axis| length(lead_a, axis).max(length(lead_b, axis))).collect();
     let (mut sums, mut sizes) = (vec![], vec![]);
     for batch in 0..lead.iter().product() {
-        let place = |of: &[usize]| {
+        let position = |of: &[usize]| {
             let (mut rest, mut at, mut stride) = (batch, 0, 1);
             for axis in (0..rank).rev() {
                 let index = rest % lead[axis];
@@ -137,7 +137,7 @@ fn reference(a: &Array, b: &Array) -> (Vec<f64>, Vec<f64>) {
             }
             at
         };
-        let (a, b) = (&a.data[place(lead_a) * m * k..], &b.data[place(lead_b) * k * n..]);
+        let (a, b) = (&a.data[position(lead_a) * m * k..], &b.data[position(lead_b) * k * n..]);
         for i in 0..m {
             let (mut sum, mut size) = (vec![0.0; n], vec![0.0; n]);
             for l in 0..k {

@@ -122,10 +122,10 @@ pub fn overlap(device: &Arc<Device>) -> Outcome {
     let end = Stream::main(device).record()?;
     let launched = started.elapsed();
     let transfer = up.upload(pinned, &there)?;
-    let given = started.elapsed();
+    let queued = started.elapsed();
     // Held until the end: freeing pinned memory synchronizes the device.
     let (_pinned, _) = transfer.finish()?;
-    let times = format!("launched after {launched:?}, copy given after {given:?}, done after {:?}", started.elapsed());
+    let times = format!("launched after {launched:?}, copy given after {queued:?}, done after {:?}", started.elapsed());
     assert!(!end.is_done()?, "the copy waited for the kernel: {times}");
     let fetched = Buffer::prefetch(device, &data)?;
     assert!(!end.is_done()?, "the prefetch waited for the kernel");

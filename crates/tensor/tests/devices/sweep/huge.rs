@@ -37,11 +37,11 @@ pub fn indices_beyond_32_bits(device: Device) -> Result<Completion, Failed> {
         assert_eq!(sums[r], (0..columns).map(|c| i64::from(value(r, c))).sum::<i64>(), "row {r}");
     }
     let flat = x.reshape(&[rows * columns]);
-    let places = [0i64, (1 << 31) - 1, 1 << 31, (rows * columns) as i64 - 1];
-    let picked = flat.gather(0, &Tensor::from_slice(&places, &[4], device)).to_vec::<u8>()?;
-    for (place, found) in places.iter().zip(picked) {
-        let place = *place as usize;
-        assert_eq!(found, value(place / columns, place % columns), "place {place}");
+    let positions = [0i64, (1 << 31) - 1, 1 << 31, (rows * columns) as i64 - 1];
+    let picked = flat.gather(0, &Tensor::from_slice(&positions, &[4], device)).to_vec::<u8>()?;
+    for (position, found) in positions.iter().zip(picked) {
+        let position = *position as usize;
+        assert_eq!(found, value(position / columns, position % columns), "place {position}");
     }
     Ok(Completion::Completed)
 }

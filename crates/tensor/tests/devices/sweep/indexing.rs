@@ -68,20 +68,20 @@ fn embedding(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize],
     let (table, t) = s.input(&[rows, width], Layout::Transposed, dtype, Fill::Special);
     let (index, i) = s.input(shape, layout, index_dtype, Fill::Below(rows));
     let expected = Array::build(dtype, &[shape, &[width]].concat(), |at| {
-        let (place, column) = at.split_at(shape.len());
-        t.at(&[i.at(place).int() as usize, column[0]])
+        let (position, column) = at.split_at(shape.len());
+        t.at(&[i.at(position).int() as usize, column[0]])
     });
     s.check(&format!("embedding {dtype} by {index_dtype}"), n, &table.embedding(&index), &expected, &Bound::Exact);
 }
 
 fn scatter_add(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], layout: Layout, axis: usize) {
     let (x, a) = s.input(shape, layout, dtype, Fill::Small);
-    let mut given = shape.to_vec();
-    given[axis] = if shape[axis] == 0 { 0 } else { n % 9 };
-    let (index, i) = s.input(&given, Layout::Narrow, index_dtype, Fill::Below(reach(shape[axis])));
-    let (values, v) = s.input(&given, Layout::Reversed, dtype, Fill::Small);
+    let mut index_shape = shape.to_vec();
+    index_shape[axis] = if shape[axis] == 0 { 0 } else { n % 9 };
+    let (index, i) = s.input(&index_shape, Layout::Narrow, index_dtype, Fill::Below(reach(shape[axis])));
+    let (values, v) = s.input(&index_shape, Layout::Reversed, dtype, Fill::Small);
     let mut terms: Vec<Vec<Num>> = a.data.iter().map(|&x| vec![x]).collect();
-    for at in indices(&given) {
+    for at in indices(&index_shape) {
         let mut to = at.clone();
         to[axis] = i.at(&at).int() as usize;
         terms[to.iter().zip(shape).fold(0, |n, (&i, &len)| n * len + i)].push(v.at(&at));
@@ -99,8 +99,8 @@ fn one_hot(s: &mut Sweep, (n, dtype, index_dtype): IndexCase, shape: &[usize], l
     let classes = if n % 8 == 7 { 300 } else { n % 5 };
     let (index, i) = s.input(shape, layout, index_dtype, Fill::Below(reach(classes)));
     let expected = Array::build(dtype, &[shape, &[classes]].concat(), |at| {
-        let (place, class) = at.split_at(shape.len());
-        Num::of(dtype, (i.at(place).int() as usize == class[0]) as u8 as f64)
+        let (position, class) = at.split_at(shape.len());
+        Num::of(dtype, (i.at(position).int() as usize == class[0]) as u8 as f64)
     });
     let what = format!("one_hot {dtype} of {index_dtype}, {classes} classes");
     s.check(&what, n, &index.one_hot(classes, dtype), &expected, &Bound::Exact);

@@ -99,12 +99,12 @@ pub fn lay_out(array: &Array, layout: Layout, device: Device) -> Tensor {
 
 fn lay(array: &Array, base: &Array, layout: Layout, device: Device, fill: &mut dyn FnMut() -> Num) -> Tensor {
     let (shape, rank) = (&array.shape, array.shape.len());
-    // A larger base tensor: elements of the array where `place` returns an index for every axis,
+    // A larger base tensor: elements of the array where `position` returns an index for every axis,
     // other values elsewhere.
-    let mut spread = |lengths: &dyn Fn(usize) -> usize, place: &dyn Fn(usize, usize) -> Option<usize>| {
+    let mut spread = |lengths: &dyn Fn(usize) -> usize, position: &dyn Fn(usize, usize) -> Option<usize>| {
         let outer: Vec<usize> = shape.iter().map(|&len| lengths(len)).collect();
         let build = |index: &[usize]| {
-            let inner: Option<Vec<usize>> = index.iter().zip(shape).map(|(&i, &len)| place(i, len)).collect();
+            let inner: Option<Vec<usize>> = index.iter().zip(shape).map(|(&i, &len)| position(i, len)).collect();
             inner.map_or_else(&mut *fill, |inner| array.at(&inner))
         };
         Array::build(array.dtype, &outer, build).tensor(device)

@@ -51,11 +51,11 @@ pub fn run(s: &mut Sweep) {
                 let shape = [&batch[..], &[rows, columns]].concat();
                 let mut bounds = vec![];
                 let expected = Array::build(dtype, &shape, |index| {
-                    let (batch, place) = index.split_at(index.len() - 2);
+                    let (batch, position) = index.split_at(index.len() - 2);
                     let terms: Vec<Num> = (0..depth)
                         .map(|k| {
-                            let x = a_array.at(&[batch, &[place[0], k]].concat());
-                            let y = b_array.at(&[batch, &[k, place[1]]].concat());
+                            let x = a_array.at(&[batch, &[position[0], k]].concat());
+                            let y = b_array.at(&[batch, &[k, position[1]]].concat());
                             match (x, y) {
                                 (Num::Int(x), Num::Int(y)) => Num::Int(x * y),
                                 (x, y) => Num::Real(x.real() * y.real()),

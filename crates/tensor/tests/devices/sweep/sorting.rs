@@ -34,17 +34,17 @@ fn by_line(a: &Array, axis: usize, dtype: DType, len: usize, f: &dyn Fn(&[Num]) 
         };
         let line: Vec<Num> = (0..a.shape[axis]).map(|i| a.data[at(i, &a.shape)]).collect();
         for (i, value) in f(&line).into_iter().enumerate() {
-            let place = at(i, &out.shape);
-            out.data[place] = value;
+            let position = at(i, &out.shape);
+            out.data[position] = value;
         }
     }
     out
 }
 
 fn sorted(line: &[Num], descending: bool) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..line.len()).collect();
-    places.sort_by(|&a, &b| if descending { order(line[b], line[a]) } else { order(line[a], line[b]) });
-    places
+    let mut positions: Vec<usize> = (0..line.len()).collect();
+    positions.sort_by(|&a, &b| if descending { order(line[b], line[a]) } else { order(line[a], line[b]) });
+    positions
 }
 
 /// The index of the first extreme element.
@@ -57,8 +57,8 @@ fn extreme(line: &[Num], wanted: Ordering) -> usize {
     (1..line.len()).fold(0, |best, n| if beats(line[n], line[best]) { n } else { best })
 }
 
-fn numbers(places: &[usize]) -> Vec<Num> {
-    places.iter().map(|&n| Num::Int(n as i64)).collect()
+fn numbers(positions: &[usize]) -> Vec<Num> {
+    positions.iter().map(|&n| Num::Int(n as i64)).collect()
 }
 
 pub fn run(s: &mut Sweep) {
@@ -78,21 +78,21 @@ pub fn run(s: &mut Sweep) {
             let descending = (n + d) % 2 == 0;
             let picked = |k: usize, descending: bool| {
                 let values = |line: &[Num]| sorted(line, descending)[..k].iter().map(|&n| line[n]).collect();
-                let places = |line: &[Num]| numbers(&sorted(line, descending)[..k]);
+                let positions = |line: &[Num]| numbers(&sorted(line, descending)[..k]);
                 let k = if empty { 0 } else { k };
-                (by_line(&a, axis, dtype, k, &values), by_line(&a, axis, DType::I64, k, &places))
+                (by_line(&a, axis, dtype, k, &values), by_line(&a, axis, DType::I64, k, &positions))
             };
             if !empty {
-                let (values, places) = picked(len, descending);
+                let (values, positions) = picked(len, descending);
                 let (found, order) = x.sort(signed, descending);
                 check("sort", &found, &values);
-                check("sort's order", &order, &places);
+                check("sort's order", &order, &positions);
                 check("argsort", &x.argsort(signed, !descending), &picked(len, !descending).1);
                 let k = (n + d) % (len + 1);
-                let (values, places) = picked(k, true);
+                let (values, positions) = picked(k, true);
                 let (found, order) = x.topk(k, signed);
                 check("topk", &found, &values);
-                check("topk's order", &order, &places);
+                check("topk's order", &order, &positions);
                 for (name, wanted, found) in
                     [("argmax", Ordering::Greater, x.argmax(signed)), ("argmin", Ordering::Less, x.argmin(signed))]
                 {
