@@ -175,7 +175,7 @@ impl FusedOp for ScaledExp {
 
     fn implementation(&self, _: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let n = inputs[0].shape.iter().product::<usize>() as u64;
-        let all = |inputs: &InputInfo<'_>| inputs.dtype == DType::F32 && inputs.shape == inputs[0].shape;
+        let all = |input: &InputInfo<'_>| input.dtype == DType::F32 && input.shape == inputs[0].shape;
         inputs.iter().all(all).then(|| {
             by_kernel("scaled_exp", n, 2, 2, |b, x| {
                 let power = b.op(ScalarOp::Exp, &[&x[0]]);
