@@ -321,7 +321,7 @@ fn wrong_arguments_are_explained() {
             1,
             "template 'axpy' has the sizes n; write for example --shape 1000",
         ),
-        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "99999999999"], 1, "32-bit indices"),
+        (&["kernel", "bench", "axpy", "--device", "cpu", "--shape", "99999999999"], 1, "more than 2147483647 elements"),
         (&["kernel", "bench", "warp_sum", "--device", "cpu", "--shape", "33"], 1, "33, not a multiple of 32"),
         (
             &["kernel", "bench", "softmax", "--device", "cpu", "--tile", "0"],
