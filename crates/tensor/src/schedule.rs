@@ -69,7 +69,7 @@ pub(crate) use pack::ALIGNMENT;
 pub(crate) use plan::Plan;
 #[cfg(test)]
 use plan::{MemoryRegion, Slot};
-use steps::{PartialUpdate, PlannedStep};
+use steps::{PartialUpdateStep, PlannedStep};
 
 /// State shared by the passes.
 pub(super) struct Schedule {
@@ -99,7 +99,7 @@ pub(super) struct Schedule {
     /// Groups of the steps, by [`GroupId`](ids::GroupId).
     groups: Vec<GroupInfo>,
     /// Steps that overwrite a slice of a variable.
-    partial_updates: Vec<PartialUpdate>,
+    partial_updates: Vec<PartialUpdateStep>,
     /// Values written over a tensor that is in memory before the plan runs.
     overwrites: Vec<Overwrite>,
     /// Outputs that reuse the buffer of an input whose last use is the step that writes them:
@@ -165,7 +165,7 @@ impl Schedule {
 
     /// Inputs of the library call or multi-output op that computes a tensor; `None` if a generated
     /// kernel computes it.
-    fn call_inputs<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
+    fn opaque_inputs<'a>(&'a self, tensor: &'a Tensor) -> Option<&'a [Tensor]> {
         match self.calls.get(&tensor.0.id) {
             Some(call) => Some(&call.inputs),
             None => is_pending_output(tensor).then(|| tensor.0.reads()),

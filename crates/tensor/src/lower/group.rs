@@ -57,10 +57,12 @@ pub(crate) struct Group {
     pub column_sums: Vec<Tensor>,
 }
 
-/// A value that is written over a tensor in memory.
+/// A node whose value is written, or may be written, over a tensor in memory.
 #[derive(Clone)]
 pub(crate) struct Overwrite {
+    /// The node that computes the new value.
     pub value: NodeId,
+    /// The tensor that is overwritten.
     pub old: Tensor,
 }
 

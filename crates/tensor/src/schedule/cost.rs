@@ -7,13 +7,13 @@ use crate::Tensor;
 use crate::graph::multi_output;
 use crate::graph::node::{Flops, Node, NodeId, Op};
 
-/// Cost of a step.
+/// Cost of a step, for reports only; fusion has its own estimates.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Cost {
     pub flops: u64,
     /// Bytes read and written, if not all of every argument.
     pub bytes: Option<u64>,
-    /// If set, it is a matrix product of 16-bit floats, which runs on tensor cores.
+    /// If set, it runs on tensor cores: matrix products of 16-bit floats and handwritten kernels.
     pub uses_tensor_cores: bool,
 }
 

@@ -16,7 +16,8 @@ thread_local! {
 }
 
 /// Returns the scheduler's state after a pass as text: nodes, library calls, groups, steps,
-/// in-place outputs and memory, as far as they are known. The passes are `collect`, `select`,
+/// in-place outputs and memory, as far as they are known; launch shapes and direct writes are not
+/// printed. The passes are `collect`, `select`,
 /// `direct_writes`, `fuse`, `tune`, `steps`, `in_place`, `lower` and `memory`. Nothing runs.
 ///
 /// ```

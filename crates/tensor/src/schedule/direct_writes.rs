@@ -89,7 +89,8 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
     };
     let mut found = DirectWrites::default();
     for Overwrite { value: id, old } in variable_updates.iter().filter(|o| !rejected_updates.contains(&o.value)) {
-        if let Some(update) = nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| partial_update(&tensor.0, old))
+        if let Some(update) =
+            nodes.get(id).filter(|t| !is_source(t)).and_then(|tensor| as_partial_write(&tensor.0, old))
         {
             found.partial_writes.insert(*id, update);
         }
@@ -101,7 +102,7 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
         if is_source(tensor) || found.partial_writes.contains_key(&tensor.0.id) {
             continue;
         }
-        let free = |base: &Tensor, at: usize| {
+        let can_place = |base: &Tensor, at: usize| {
             let id = base.0.id;
             // cuBLASLt was configured for this alignment of its matrices.
             let called = library.results.contains(&id) || library.inputs.contains(&id);
@@ -110,7 +111,7 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
                 at.is_multiple_of(alignment) && !root_ids.contains(&id) && !found.slices.contains_key(&id.into());
             is_free && nodes.contains_key(&id)
         };
-        let rest = if let Some((parts, rest)) = contiguous_parts(&tensor.0, axis, library, free) {
+        let rest = if let Some((parts, rest)) = contiguous_parts(&tensor.0, axis, library, can_place) {
             found.slices.extend(
                 parts.into_iter().map(|(part, offset)| (part, BufferSlice { parent: BufferId::of(tensor), offset })),
             );
@@ -119,7 +120,7 @@ fn find_direct_writes(schedule: &Schedule) -> DirectWrites {
             // Nodes that a library call absorbed into its epilogue are gone from `nodes`, but the
             // call still reads their inputs.
             let only = |base: &Tensor| readers.get(&base.0.id) == Some(&1) && !library.inputs.contains(&base.0.id);
-            let Some((parts, rest)) = interleaved_parts(tensor, axis, |base| only(base) && free(base, 0)) else {
+            let Some((parts, rest)) = interleaved_parts(tensor, axis, |base| only(base) && can_place(base, 0)) else {
                 continue;
             };
             found.interleaved.extend(parts);
@@ -151,11 +152,11 @@ fn count_readers(nodes: &BTreeMap<NodeId, Tensor>) -> HashMap<NodeId, usize> {
 fn interleaved_parts(
     concat: &Tensor,
     axis: usize,
-    free: impl Fn(&Tensor) -> bool,
+    can_place: impl Fn(&Tensor) -> bool,
 ) -> Option<(Vec<(BufferId, OutputLayout)>, Vec<usize>)> {
     let (mut parts, mut rest, mut bytes) = (vec![], vec![], 0);
     for n in (0..concat.0.inputs.len()).filter(|&n| concat.0.inputs[n].0.elements() > 0) {
-        match output_in_concat(concat, axis, n).filter(|(base, _)| free(base)) {
+        match output_in_concat(concat, axis, n).filter(|(base, _)| can_place(base)) {
             Some((base, written)) => {
                 bytes += base.0.bytes();
                 parts.push((BufferId::of(base), written));
@@ -172,7 +173,7 @@ fn contiguous_parts(
     node: &Node,
     axis: usize,
     library: &LibraryNodes,
-    free: impl Fn(&Tensor, usize) -> bool,
+    can_place: impl Fn(&Tensor, usize) -> bool,
 ) -> Option<(Vec<(BufferId, usize)>, Vec<usize>)> {
     if node.shape[..axis].iter().any(|&length| length != 1) || node.elements() == 0 {
         return None;
@@ -183,7 +184,7 @@ fn contiguous_parts(
         let (base, views) = look_through(input);
         let whole =
             base.0.elements() == input.0.elements() && strided_view(base, &views).is_some_and(|p| is_identity(&p));
-        let fits = whole && !is_source(base) && !base.0.op.is_constant() && free(base, at);
+        let fits = whole && !is_source(base) && !base.0.op.is_constant() && can_place(base, at);
         if fits && parts.iter().all(|(part, ..)| part.0.id != base.0.id) {
             parts.push((base, at, n));
         }
@@ -198,10 +199,11 @@ fn contiguous_parts(
     let rest = inputs().map(|(n, _)| n).filter(|&n| !is_part(&parts, n)).collect();
     let computed: usize = parts.iter().map(|(base, ..)| base.0.bytes()).sum();
     let has_own_kernel = |base: &Tensor| library.results.contains(&base.0.id) || !is_inlined(&base.0);
-    let heavy: usize = parts.iter().filter(|(base, ..)| has_own_kernel(base)).map(|(base, ..)| base.0.bytes()).sum();
+    let own_kernel_bytes: usize =
+        parts.iter().filter(|(base, ..)| has_own_kernel(base)).map(|(base, ..)| base.0.bytes()).sum();
     let many = parts.len() >= MIN_INPUTS && computed >= MIN_AVERAGE_BYTES * parts.len();
     // Otherwise one kernel that computes all inputs moves fewer bytes.
-    let worth = 2 * heavy >= node.bytes() || many && 2 * computed >= node.bytes();
+    let worth = 2 * own_kernel_bytes >= node.bytes() || many && 2 * computed >= node.bytes();
     (worth && !parts.is_empty()).then(|| (parts.iter().map(|(base, at, _)| (BufferId::of(base), *at)).collect(), rest))
 }
 
@@ -212,7 +214,7 @@ fn is_inlined(node: &Node) -> bool {
 
 /// A node as a partial update of `old`, the variable's value that it replaces, if the rest of it is
 /// `old`.
-fn partial_update(node: &Node, old: &Tensor) -> Option<PartialWrite> {
+fn as_partial_write(node: &Node, old: &Tensor) -> Option<PartialWrite> {
     if node.elements() != old.0.elements() || node.elements() == 0 {
         return None;
     }

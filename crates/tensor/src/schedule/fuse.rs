@@ -57,7 +57,7 @@ struct GroupBuilder {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AccessPattern {
     /// Element i reads element i.
-    Elementwise,
+    SameIndex,
     /// Every element of row i reads element i.
     PerRow,
     Other,
@@ -96,7 +96,7 @@ fn reads(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
 }
 
 /// True if each element of a node can be computed independently in the kernel that reads it.
-fn is_elementwise(node: &Node) -> bool {
+fn is_computed_per_element(node: &Node) -> bool {
     match node.op.facts().role {
         Role::Pointwise | Role::Indexed => true,
         // With one index per slice along the axis, each element compares with one index.
@@ -125,7 +125,7 @@ impl<'a> Fuser<'a> {
         if is_source(tensor) {
             return vec![];
         }
-        let call = self.schedule.call_inputs(tensor);
+        let call = self.schedule.opaque_inputs(tensor);
         let own: &[Tensor] = match self.schedule.direct_writes.partial_writes.get(&tensor.0.id) {
             Some(write) => &write.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
@@ -149,7 +149,7 @@ impl<'a> Fuser<'a> {
         let same = is_identity(&layout);
         let row_space = space.row_space();
         let along_rows = match reader.op.facts().role {
-            Role::Pointwise | Role::Reduction if same => return AccessPattern::Elementwise,
+            Role::Pointwise | Role::Reduction if same => return AccessPattern::SameIndex,
             Role::Pointwise | Role::Reduction => {
                 let by_row =
                     row_space.is_some_and(|f| base.0.elements() == f.rows && broadcasts_rows(&layout, f.columns));
@@ -160,7 +160,7 @@ impl<'a> Fuser<'a> {
             Role::Scatter => row_space.is_some_and(|row_space| scatters_one_per_row(reader, row_space)),
             Role::Source | Role::Constant | Role::View | Role::Single | Role::MultiOutput | Role::Output => false,
         };
-        if along_rows && same { AccessPattern::Elementwise } else { AccessPattern::Other }
+        if along_rows && same { AccessPattern::SameIndex } else { AccessPattern::Other }
     }
 
     /// Adds a node to a group, or starts a new one.
@@ -173,12 +173,12 @@ impl<'a> Fuser<'a> {
                 1 => Some(IterationSpace::Rows { rows: outer, columns: middle }),
                 _ => Some(IterationSpace::Middle { outer, middle, inner }),
             },
-            _ if is_elementwise(node) || node.op.is_view() || node.op.is_constant() => {
+            _ if is_computed_per_element(node) || node.op.is_view() || node.op.is_constant() => {
                 Some(IterationSpace::Elements(node.elements()))
             }
             _ => None,
         };
-        let is_single = self.schedule.call_inputs(self.nodes[n]).is_some()
+        let is_single = self.schedule.opaque_inputs(self.nodes[n]).is_some()
             || self.schedule.direct_writes.partial_writes.contains_key(&node.id);
         let Some(own_space) = own_space.filter(|_| node.elements() > 0 && !is_single && !is_source(self.nodes[n]))
         else {
@@ -300,13 +300,13 @@ impl<'a> Fuser<'a> {
         match self.access_pattern(node, input, space) {
             // Elements read elements and rows read rows; a gather reads from elements, a scatter
             // adds values that rows have.
-            AccessPattern::Elementwise => match node.op.facts().role {
-                Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Elements),
-                Role::Reduction if matches!(space, IterationSpace::Rows { .. }) => level == Level::Elements,
+            AccessPattern::SameIndex => match node.op.facts().role {
+                Role::Indexed | Role::Scatter => std::ptr::eq(input, &node.inputs[0]) == (level == Level::Unreduced),
+                Role::Reduction if matches!(space, IterationSpace::Rows { .. }) => level == Level::Unreduced,
                 Role::Pointwise | Role::Reduction | Role::View | Role::Constant => level == own,
                 Role::Source | Role::Single | Role::MultiOutput | Role::Output => level == own,
             },
-            AccessPattern::PerRow => level == Level::Rows && own == Level::Elements,
+            AccessPattern::PerRow => level == Level::Reduced && own == Level::Unreduced,
             AccessPattern::Other => false,
         }
     }
@@ -315,9 +315,9 @@ impl<'a> Fuser<'a> {
     fn level(&self, n: usize, space: IterationSpace) -> Level {
         let elements = self.nodes[n].0.elements();
         match space {
-            IterationSpace::Rows { rows, .. } if elements == rows => Level::Rows,
-            IterationSpace::Middle { outer, inner, .. } if elements == outer * inner => Level::Rows,
-            _ => Level::Elements,
+            IterationSpace::Rows { rows, .. } if elements == rows => Level::Reduced,
+            IterationSpace::Middle { outer, inner, .. } if elements == outer * inner => Level::Reduced,
+            _ => Level::Unreduced,
         }
     }
 
@@ -426,9 +426,10 @@ impl<'a> Fuser<'a> {
     }
 }
 
-/// Granularity of a node's values in a kernel: one per element or one per row.
+/// Granularity of a node's values in a kernel: one per element, or one per reduced output (a row,
+/// or a column of a middle axis).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
-    Elements,
-    Rows,
+    Unreduced,
+    Reduced,
 }

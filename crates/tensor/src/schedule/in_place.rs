@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use super::ids::{BufferId, GroupId, Output};
 use super::memory::{last_uses, written};
-use super::steps::{Operand, PartialUpdate, PlannedCall, PlannedStep};
+use super::steps::{Operand, PartialUpdateStep, PlannedCall, PlannedStep};
 use super::{GroupInfo, Schedule};
 use crate::fused::Fallibility;
 use crate::graph::node::NodeId;
@@ -22,7 +22,7 @@ use crate::{Device, Result, Tensor};
 /// must then be scheduled again as complete values.
 pub(super) fn reject_unsafe_updates(schedule: &mut Schedule) -> bool {
     let Schedule { device, steps, partial_updates, rejected_updates, .. } = schedule;
-    let is_unsafe = |update: &&PartialUpdate| !can_overwrite(*device, steps, update.step, &update.old);
+    let is_unsafe = |update: &&PartialUpdateStep| !can_overwrite(*device, steps, update.step, &update.old);
     let more: Vec<NodeId> = partial_updates.iter().filter(is_unsafe).map(|update| update.value).collect();
     rejected_updates.extend(&more);
     !more.is_empty()
@@ -30,8 +30,11 @@ pub(super) fn reject_unsafe_updates(schedule: &mut Schedule) -> bool {
 
 /// Chooses the outputs that are written in place.
 pub(super) fn assign_in_place(schedule: &mut Schedule) -> Result<()> {
-    schedule.overwrites =
-        schedule.partial_updates.drain(..).map(|PartialUpdate { value, old, .. }| Overwrite { value, old }).collect();
+    schedule.overwrites = schedule
+        .partial_updates
+        .drain(..)
+        .map(|PartialUpdateStep { value, old, .. }| Overwrite { value, old })
+        .collect();
     overwrite_variables(schedule);
     if schedule.fusion_enabled {
         reuse_inputs(schedule);
@@ -52,11 +55,11 @@ pub(super) fn assign_in_place(schedule: &mut Schedule) -> Result<()> {
 /// failing run must leave variables unchanged. Errors are known on the host when a step has run, on
 /// a GPU only after the last step.
 pub(super) fn can_overwrite(device: Device, steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
-    !errors_known_at_end(device, steps) && is_free_after(steps, from, old)
+    !errors_known_at_end(device, steps) && is_unread_from(steps, from, old)
 }
 
 /// True if step `from` and later ones neither read a tensor nor can fail.
-fn is_free_after(steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
+fn is_unread_from(steps: &[PlannedStep], from: usize, old: &Tensor) -> bool {
     // On the host, a custom kernel stops at an out-of-range index.
     let can_fail = |step: &PlannedStep| match step.call {
         PlannedCall::Routine(_, fails) => fails == Fallibility::Fallible,
@@ -119,7 +122,7 @@ fn overwrite_variables(schedule: &mut Schedule) {
             let read = steps[at].inputs().any(|input| input.0.id == old.0.id);
             (!read || own_index_inputs.contains(&old.0.id))
                 && !can_report_bad_index(&steps[at])
-                && is_free_after(steps, at + 1, old)
+                && is_unread_from(steps, at + 1, old)
         };
         let here: Vec<Overwrite> = schedule.variable_updates.iter().filter(new).filter(safe).cloned().collect();
         if !here.is_empty() {

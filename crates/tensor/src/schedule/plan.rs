@@ -44,6 +44,7 @@ pub(crate) struct Step {
     pub(super) output_count: usize,
     /// If set, it writes to a source.
     pub(super) overwrites_source: bool,
+    /// Scalar arguments, each as its components.
     pub(super) values: Vec<Vec<Value>>,
     /// Threads per block on a GPU, for kernels without a block size.
     pub(super) threads: u32,

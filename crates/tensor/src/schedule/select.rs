@@ -31,7 +31,7 @@ fn live_nodes(schedule: &Schedule) -> HashSet<NodeId> {
     let mut stack: Vec<&Tensor> = schedule.roots.iter().collect();
     while let Some(tensor) = stack.pop() {
         if live.insert(tensor.0.id) && !is_source(tensor) {
-            stack.extend(schedule.call_inputs(tensor).unwrap_or_else(|| tensor.0.reads()));
+            stack.extend(schedule.opaque_inputs(tensor).unwrap_or_else(|| tensor.0.reads()));
         }
     }
     live

@@ -65,6 +65,7 @@ pub(super) enum Operand {
 pub(super) struct PlannedStep {
     pub call: PlannedCall,
     pub operands: Vec<Operand>,
+    /// Scalar arguments, each as its components.
     pub values: Vec<Vec<Value>>,
     pub info: LaunchInfo,
     pub cost: Cost,
@@ -89,7 +90,7 @@ impl PlannedStep {
 }
 
 /// A step that overwrites a slice of a variable.
-pub(super) struct PartialUpdate {
+pub(super) struct PartialUpdateStep {
     pub step: usize,
     pub value: NodeId,
     pub old: Tensor,
@@ -115,7 +116,7 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
         };
         let info = LaunchInfo::of(&tensor.0);
         if let Some(write) = schedule.direct_writes.partial_writes.get(&tensor.0.id) {
-            let update = |old: &Tensor| PartialUpdate { step: steps.len(), value: tensor.0.id, old: old.clone() };
+            let update = |old: &Tensor| PartialUpdateStep { step: steps.len(), value: tensor.0.id, old: old.clone() };
             partial_updates.extend(write.old.as_ref().map(update));
             write_slices(&tensor, write, info, &mut steps)?;
         } else if is_pending_output(&tensor) {

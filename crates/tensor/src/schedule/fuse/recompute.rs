@@ -259,7 +259,7 @@ impl<'a> Fuser<'a> {
     fn is_recomputable(&self, n: usize) -> bool {
         let node = &*self.nodes[n].0;
         node.op.facts().recomputable
-            && self.schedule.call_inputs(self.nodes[n]).is_none()
+            && self.schedule.opaque_inputs(self.nodes[n]).is_none()
             && !self.schedule.direct_writes.partial_writes.contains_key(&node.id)
     }
 
