@@ -105,33 +105,80 @@ fn the_median_decides_and_buffers_rotate() {
     let now = Cell::new(0.0);
     let rotations = RefCell::new(vec![]);
     let candidates = blocks(&[1, 2]);
-    // Runs of 1: warm-up 9, then 1 1 1 50 50 (median 1). Runs of 2: warm-up 9, then 2 2 2 2 0.
-    let times = |block: i64, run: usize| match (block, run) {
-        (_, 0) => 9.0,
-        (1, 1..=3) => 1.0,
-        (1, _) => 50.0,
-        (_, 5) => 0.0,
-        _ => 2.0,
-    };
-    let mut runs = 0;
+    // Runs of 1: warm-up 9, then 2 2 2 50 50 (median 2). Runs of 2: warm-up 9, then 3 3 3 3 0.
+    let times: [&[f64]; 2] = [&[9.0, 2.0, 2.0, 2.0, 50.0, 50.0], &[9.0, 3.0, 3.0, 3.0, 3.0, 0.0]];
+    let (mut runs, mut order) = ([0, 0], vec![]);
     let found = tuner.choose(
         &TuningRequest { key: &key("median"), candidates: &candidates, busy: false, may_wait: true },
         &mut FakeTimer { now_ms: Some(&now) },
-        |choice| Ok(choice.get("block").unwrap_or(0)),
+        |choice| Ok(choice.get("block").unwrap_or(1) as usize - 1),
         |_| Ok(()),
         |block, rotation| {
             rotations.borrow_mut().push(rotation);
-            now.set(now.get() + times(*block, runs % 6));
-            runs += 1;
+            order.push(*block + 1);
+            now.set(now.get() + times[*block][runs[*block]]);
+            runs[*block] += 1;
             Ok(())
         },
     );
     assert_eq!(found.choice.get("block"), Some(1));
-    assert_eq!(rotations.into_inner(), (0..12).collect::<Vec<_>>(), "buffers rotate");
+    assert_eq!(order, [1, 1, 2, 2, 1, 2, 1, 2, 1, 2, 1], "the second is too slow for the last round");
+    assert_eq!(rotations.into_inner(), (0..11).collect::<Vec<_>>(), "buffers rotate");
     let TrialOutcome::Timed { median_ms, min_ms, max_ms, runs } = found.record.unwrap().trials[0].outcome else {
         panic!()
     };
-    assert_eq!((median_ms, min_ms, max_ms, runs), (1.0, 1.0, 50.0, 5));
+    assert_eq!((median_ms, min_ms, max_ms, runs), (2.0, 2.0, 50.0, 5));
+}
+
+/// Candidates that are measured while a device slows down are slowed down alike.
+#[test]
+fn candidates_run_in_turn() {
+    let tuner = Tuner::new(TuneMode::Tune, TuningStore::disabled());
+    let (now, candidates) = (Cell::new(0.0), blocks(&[10, 11, 12]));
+    let found = tuner.choose(
+        &TuningRequest { key: &key("drift"), candidates: &candidates, busy: false, may_wait: true },
+        &mut FakeTimer { now_ms: Some(&now) },
+        |choice| Ok(choice.get("block").unwrap_or(0) as f64),
+        |_| Ok(()),
+        |cost, _| {
+            now.set(now.get() + *cost * (1.0 + now.get() / 1000.0));
+            Ok(())
+        },
+    );
+    assert_eq!(found.choice.get("block"), Some(10));
+    let runs = found
+        .record
+        .unwrap()
+        .trials
+        .iter()
+        .map(|trial| match trial.outcome {
+            TrialOutcome::Timed { runs, .. } => runs,
+            _ => 0,
+        })
+        .collect::<Vec<_>>();
+    assert!(runs[0] == 11 && runs[2] > 2, "{runs:?}");
+}
+
+#[test]
+fn all_tunings_in_a_scope_share_a_limit() {
+    let tuner = Tuner::new(TuneMode::Cached, TuningStore::disabled());
+    let slow = |name: &str| {
+        let variants = [1, 2].map(|n| {
+            let run = move |_| {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                Ok(())
+            };
+            Variant::new(Choice::new().with("block", n), run)
+        });
+        tuner.best_of(&key(name), variants.into(), &mut HostTimer::new())
+    };
+    let found = tuner.within_limit(30.0, || [slow("a"), slow("b"), slow("c"), slow("d"), slow("e"), slow("f")]);
+    assert!(found[0].measured && !found[5].measured && !found[5].retry_later, "{found:?}");
+    assert_eq!(found[5].choice.get("block"), Some(1), "the first candidate");
+    assert_eq!(tuner.mode(), TuneMode::Cached);
+    assert!(!slow("g").measured);
+    tuner.set_mode(TuneMode::Tune);
+    assert!(slow("h").measured, "the limit is that of the scope");
 }
 
 #[test]

@@ -13,8 +13,11 @@ use crate::{Buffer, Device, DeviceTimer, Error, Graph, Result, platform};
 
 /// Maximum number of algorithms to request from the library.
 const MAX_ALGORITHMS: usize = 64;
-/// Runs per graph, so that the host's launch overhead does not dominate a product of microseconds.
-const RUNS: usize = 16;
+/// Maximum runs per graph, so that the host's launch overhead does not dominate a product of
+/// microseconds.
+const MAX_RUNS: usize = 16;
+/// Duration of a graph to aim at.
+const GRAPH_SECONDS: f64 = 4e-4;
 /// Total size of all operand sets, so that no set is cached when it is used again.
 const ROUND_BYTES: usize = 128 << 20;
 
@@ -43,6 +46,7 @@ impl MatmulPlan {
         let key = key(device, matmul)?;
         let busy = is_capturing(device.info().ordinal);
         let trial = TrialMatmul { device, matmul };
+        let runs = trial.runs();
         let (mut memory, mut expected) = (None, None);
         let prepare = |choice: &Choice| -> Fallible<Graph> {
             let at = candidates.iter().position(|c| c == choice).ok_or("unknown algorithm")?;
@@ -60,13 +64,13 @@ impl MatmulPlan {
             check_agreement(&result, expected, matmul)?;
             let retained = sets.iter().cloned().map(|set| set as Arc<dyn Any + Send + Sync>);
             let retained = retained.chain([plan.clone() as Arc<dyn Any + Send + Sync>]).collect();
-            let run = || (0..RUNS).try_for_each(|n| plan.run(&sets[n % sets.len()].args()));
+            let run = || (0..runs).try_for_each(|n| plan.run(&sets[n % sets.len()].args()));
             // SAFETY: the graph retains the plan and all of its buffers; the library's workspace is
             // never freed.
             Ok(unsafe { Graph::capture::<Error>(device, retained, run)? })
         };
         let request = TuningRequest { key: &key, candidates: &candidates, busy, may_wait: true };
-        let mut timer = ExclusiveTimer::new(DeviceTimer::with_repeats(device, RUNS), &lock);
+        let mut timer = ExclusiveTimer::new(DeviceTimer::with_repeats(device, runs), &lock);
         let found = tuner.choose(&request, &mut timer, prepare, |_| Ok(()), |graph, _| Ok(graph.launch()?));
         // Used even if the tuner could not measure now: equal products must give equal bits.
         let at = candidates.iter().position(|candidate| *candidate == found.choice).unwrap_or(0);
@@ -112,6 +116,18 @@ struct OperandSet {
 }
 
 impl TrialMatmul<'_> {
+    /// Number of runs per graph: fewer of a large product.
+    fn runs(&self) -> usize {
+        let Matmul { m, n, k, batch, input, .. } = *self.matmul;
+        // Of a fast GPU.
+        let flops_per_second = match input {
+            ElementType::F16 | ElementType::Bf16 => 600e12,
+            _ => 60e12,
+        };
+        let seconds = 2.0 * m as f64 * n as f64 * k as f64 * batch as f64 / flops_per_second;
+        ((GRAPH_SECONDS / seconds.max(1e-9)) as usize).clamp(1, MAX_RUNS)
+    }
+
     /// Creates several sets of operands, or one if they are large, with numbers of both signs:
     /// zeros would reduce the power use, and with it the clock throttling.
     fn memory(&self) -> Result<Vec<Arc<OperandSet>>> {

@@ -2,9 +2,10 @@
 //!
 //! It knows nothing of tensors or kernels: candidates are named numbers ([`Choice`]), and closures
 //! prepare, verify and run them. A candidate is timed only after its result was verified: a warm-up
-//! run, then several runs with rotated buffers, of which the median counts. Time and number of
-//! candidates are bounded. Results are stored on disk with all timings ([`TuningRecord`],
-//! `store.rs`) under everything that they depend on ([`TuningKey`]).
+//! run, then several runs with rotated buffers, in turn with those of other candidates, of which
+//! the median counts (`measure.rs`). Time and number of candidates are bounded. Results are stored
+//! on disk with all timings ([`TuningRecord`], `store.rs`) under everything that they depend on
+//! ([`TuningKey`]).
 //!
 //! ```
 //! use bornite_support::tune::{Choice, HostTimer, Platform, TuneMode, Tuner, TuningKey, TuningStore, Variant};
@@ -28,6 +29,7 @@
 //! ```
 
 mod key;
+mod measure;
 mod record;
 mod store;
 mod timer;
@@ -36,12 +38,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::thread::{self, ThreadId};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 pub use key::{Choice, Platform, TuningKey, digest};
 pub use record::{Trial, TrialOutcome, TuningRecord};
 pub use store::{FORMAT_VERSION, StoreStats, TuningStore};
 pub use timer::{ExclusiveTimer, HostTimer, Timer};
+
+use measure::measure;
 
 use crate::settings::{TUNE_VARIABLE, parse_choice, read};
 use crate::{Result, log};
@@ -74,14 +78,14 @@ impl TuneMode {
 /// Budget of a tuning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
-    /// Time limit in milliseconds, after which no further candidate is started and each candidate
-    /// is run at most once more.
+    /// Time limit in milliseconds, after which nothing is run again. Half of it is for the first
+    /// run of every candidate.
     pub total_ms: f64,
     /// Maximum number of candidates tried; the rest are skipped.
     pub max_candidates: usize,
     /// Timed runs per candidate.
     pub runs: usize,
-    /// A candidate whose first run takes this many times the best median is not run again.
+    /// A candidate whose first run takes this many times the best one's is not run again.
     pub give_up_ratio: f64,
 }
 
@@ -152,6 +156,8 @@ pub struct Tuner {
     measurer: Mutex<Option<ThreadId>>,
     /// Number of live [`IgnoreDiskGuard`]s.
     disk_ignored: AtomicUsize,
+    /// Milliseconds left of [`Tuner::within_limit`].
+    remaining_ms: Mutex<Option<f64>>,
 }
 
 /// While it lives, choices are not read from disk: see [`Tuner::ignore_disk`].
@@ -187,6 +193,7 @@ impl Tuner {
             measuring: Mutex::default(),
             measurer: Mutex::default(),
             disk_ignored: AtomicUsize::new(0),
+            remaining_ms: Mutex::new(None),
         }
     }
 
@@ -218,6 +225,22 @@ impl Tuner {
     /// Sets the budget of every tuning from now on.
     pub fn set_budget(&self, budget: Budget) {
         *lock(&self.budget) = budget;
+    }
+
+    /// Runs `work` in mode `Tune`, with a limit of the time of all tunings in it: each takes at
+    /// most a third of what is left, and once nothing is left, first candidates are used.
+    pub fn within_limit<R>(&self, limit_ms: f64, work: impl FnOnce() -> R) -> R {
+        // Restored also if `work` panics.
+        struct Before<'a>(&'a Tuner, TuneMode, Option<f64>);
+        impl Drop for Before<'_> {
+            fn drop(&mut self) {
+                self.0.set_mode(self.1);
+                *lock(&self.0.remaining_ms) = self.2;
+            }
+        }
+        let _before = Before(self, self.mode(), lock(&self.remaining_ms).replace(limit_ms));
+        self.set_mode(TuneMode::Tune);
+        work()
     }
 
     /// Returns the store of records.
@@ -278,8 +301,21 @@ impl Tuner {
         if let Some(found) = self.look_up(request) {
             return found;
         }
-        let budget = *lock(&self.budget);
-        let Some(record) = measure(request, &budget, timer, prepare, verify, run) else {
+        let mut budget = *lock(&self.budget);
+        let remaining_ms = *lock(&self.remaining_ms);
+        if let Some(remaining_ms) = remaining_ms {
+            if remaining_ms <= 0.0 {
+                log!(Info, "not tuned, since the time for tuning is over: {}", request.key);
+                return first(false);
+            }
+            budget.total_ms = budget.total_ms.min(remaining_ms / 3.0);
+        }
+        let started = Instant::now();
+        let measured = measure(request, &budget, timer, prepare, verify, run);
+        if let Some(left) = &mut *lock(&self.remaining_ms) {
+            *left -= started.elapsed().as_secs_f64() * 1e3;
+        }
+        let Some(record) = measured else {
             log!(Warn, "tuning {}: no candidate works; the first one is used", request.key);
             return first(false);
         };
@@ -360,58 +396,4 @@ impl Tuner {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Measures all candidates; `None` if none works.
-fn measure<P>(
-    request: &TuningRequest<'_>,
-    budget: &Budget,
-    timer: &mut dyn Timer,
-    mut prepare: impl FnMut(&Choice) -> Fallible<P>,
-    mut verify: impl FnMut(&mut P) -> Fallible<()>,
-    mut run: impl FnMut(&mut P, usize) -> Fallible<()>,
-) -> Option<TuningRecord> {
-    let start_ms = timer.now_ms();
-    let mut trials: Vec<Trial> = vec![];
-    let mut rotation = 0;
-    for (n, choice) in request.candidates.iter().enumerate() {
-        let spent_ms = timer.now_ms() - start_ms;
-        let best_ms = trials.iter().filter_map(Trial::median_ms).fold(f64::INFINITY, f64::min);
-        // However short the budget, the search continues until a candidate works.
-        let outcome = if n >= budget.max_candidates {
-            TrialOutcome::Skipped { reason: format!("the limit of {} candidates was reached", budget.max_candidates) }
-        } else if spent_ms >= budget.total_ms && best_ms.is_finite() {
-            TrialOutcome::Skipped { reason: format!("the time limit of {} ms was reached", budget.total_ms) }
-        } else {
-            let mut one = || -> Fallible<TrialOutcome> {
-                let mut prepared = prepare(choice)?;
-                verify(&mut prepared)?;
-                let mut next = |prepared: &mut P| {
-                    rotation += 1;
-                    timer.time(&mut || run(prepared, rotation - 1))
-                };
-                next(&mut prepared)?; // warms up: caches, clocks, first-use costs
-                let mut times_ms = vec![next(&mut prepared)?];
-                while times_ms.len() < budget.runs
-                    && times_ms[0] < best_ms * budget.give_up_ratio
-                    && spent_ms + times_ms.iter().sum::<f64>() < budget.total_ms
-                {
-                    times_ms.push(next(&mut prepared)?);
-                }
-                if !times_ms.iter().all(|ms| ms.is_finite()) {
-                    return Err("the measured time is not finite".into());
-                }
-                times_ms.sort_by(f64::total_cmp);
-                let runs = times_ms.len();
-                let median_ms = (times_ms[(runs - 1) / 2] + times_ms[runs / 2]) / 2.0;
-                Ok(TrialOutcome::Timed { median_ms, min_ms: times_ms[0], max_ms: times_ms[runs - 1], runs })
-            };
-            one().unwrap_or_else(|error| TrialOutcome::Rejected { reason: error.to_string() })
-        };
-        trials.push(Trial { choice: choice.clone(), outcome });
-    }
-    let timed = trials.iter().filter_map(|trial| Some((trial.median_ms()?, &trial.choice)));
-    let (_, chosen) = timed.min_by(|a, b| a.0.total_cmp(&b.0))?;
-    let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    Some(TuningRecord { key: request.key.clone(), chosen: chosen.clone(), trials, unix_time })
 }
