@@ -258,6 +258,12 @@ fn errors_have_a_message_and_the_line_of_the_call() {
         wrong("nll: log-probabilities [2, 3] do not match classes [2, 1]", || x.nll(column)),
         wrong("gather: index 7 is outside axis 1 of length 3", || x.cross_entropy(&index(&[0, 7], &[2]))),
         wrong("cross_entropy: expects floats, found i32", || n.cross_entropy(x)),
+        wrong("gather: index 2 is outside axis 0 of length 2", || x.cross_entropy_per_row(&index(&[0, 2], &[2]), 2)),
+        wrong("cross_entropy_per_row: expects floats, found i32", || n.cross_entropy_per_row(x, 1)),
+        wrong("expected class indices, integers", || x.cross_entropy_per_row(x, 1)),
+        wrong("classes is 4, but a row has 3 logits", || x.cross_entropy_per_row(&index(&[0, 2], &[2]), 4)),
+        wrong("classes is 0, but a row has 3 logits", || x.cross_entropy_per_row(&index(&[0, 2], &[2]), 0)),
+        wrong("do not match targets [3]", || x.cross_entropy_per_row(&index(&[0, 2, 1], &[3]), 3)),
         // Sorting.
         wrong("argsort: axis 2 is out of range for rank 2", || x.argsort(2, false)),
         wrong("argsort: axis 0 is out of range for rank 0", || zeros(&[]).sort(0, true).0),

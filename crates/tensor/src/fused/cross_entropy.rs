@@ -8,56 +8,76 @@ use super::simd::supports_simd;
 use super::softmax::{Softmax, SoftmaxOp};
 use super::{FusedOp, Implementation, InputInfo, Memory, MemoryMut, unpack_inputs, unpack_outputs};
 use crate::{DType, Device, Element, Error, Result, SourceLocation, Tensor};
-use cpu::{Class, cross_entropy};
+use cpu::{Class, Width, cross_entropy};
 
 /// Negative log-probability of a class, for each row of logits.
-pub(crate) struct CrossEntropy(pub SourceLocation);
+#[derive(Clone, Copy)]
+pub(crate) struct CrossEntropy {
+    /// Number of classes: the first logits of a row. The others are padding.
+    pub classes: usize,
+    pub location: SourceLocation,
+}
 
 impl CrossEntropy {
-    /// Dtype of the classes, if the routines support these inputs.
-    fn class_type(device: Device, inputs: &[InputInfo<'_>]) -> Option<DType> {
-        let [logits, classes, rest @ ..] = inputs else { return None };
+    /// Dtype of the targets, if the routines support these inputs.
+    fn target_type(device: Device, inputs: &[InputInfo<'_>]) -> Option<DType> {
+        let [logits, targets, rest @ ..] = inputs else { return None };
         let floats = [&[*logits], rest].concat();
-        (matches!(classes.dtype, DType::I32 | DType::I64) && supports_simd(device, &floats)).then_some(classes.dtype)
+        (matches!(targets.dtype, DType::I32 | DType::I64) && supports_simd(device, &floats)).then_some(targets.dtype)
+    }
+
+    /// Logits with padding replaced by -∞.
+    fn masked(&self, logits: &Tensor) -> Tensor {
+        let shape = &logits.0.shape;
+        let column = Tensor::iota(shape, shape.len() - 1, DType::I32, logits.0.device, self.location);
+        column.lt(self.classes as i64).select(logits, f64::NEG_INFINITY)
+    }
+
+    /// Targets that report an index out of range also in the padding: zeros, one per class, are
+    /// looked up and added.
+    fn checked(&self, targets: &Tensor) -> Tensor {
+        let zeros = Tensor::zeros(&[self.classes], targets.0.dtype, targets.0.device);
+        let index = targets.reshape_at(&[targets.0.elements()], self.location);
+        targets + zeros.gather(0, &index).reshape_at(&targets.0.shape, self.location)
     }
 
     /// Runs the routine over rows; `scale` is the factor of the gradient of all rows.
     fn run<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        location: SourceLocation,
+        &self,
         logits: &[f32],
-        classes: &[T],
+        targets: &[T],
         losses: &mut [f32],
         gradient: Option<&mut [f32]>,
         scale: f32,
     ) -> Result<()> {
-        let columns = logits.len() / classes.len().max(1);
-        cross_entropy(logits, classes, columns, losses, gradient, scale, pool::num_threads()).map_err(|row| {
-            let message = format!("index {} of row {row} is outside the {columns} classes", classes[row]);
-            Error::Op { op: "cross_entropy", message, location }
+        let width = Width { classes: self.classes, columns: logits.len() / targets.len().max(1) };
+        cross_entropy(logits, targets, width, losses, gradient, scale, pool::num_threads()).map_err(|row| {
+            let message = format!("index {} of row {row} is outside the {} classes", targets[row], self.classes);
+            Error::Op { op: "cross_entropy", message, location: self.location }
         })
     }
 
     fn forward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        location: SourceLocation,
+        &self,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
-        let [logits, classes] = unpack_inputs("cross_entropy", inputs)?;
+        let [logits, targets] = unpack_inputs("cross_entropy", inputs)?;
         let [losses] = unpack_outputs("cross_entropy", outputs)?;
-        CrossEntropy::run::<T>(location, logits.slice()?, classes.slice()?, losses.slice_mut()?, None, 1.0)
+        self.run::<T>(logits.slice()?, targets.slice()?, losses.slice_mut()?, None, 1.0)
     }
 
     fn backward<T: Class + Element + bytemuck::Pod + std::fmt::Display>(
-        location: SourceLocation,
+        &self,
         inputs: &[Memory<'_>],
         outputs: &mut [MemoryMut<'_>],
     ) -> Result<()> {
-        let [logits, classes, _losses, loss_gradients] = unpack_inputs("cross_entropy_backward", inputs)?;
+        let [logits, targets, _losses, loss_gradients] = unpack_inputs("cross_entropy_backward", inputs)?;
         let [gradient] = unpack_outputs("cross_entropy_backward", outputs)?;
-        let (logits, classes) = (logits.slice::<f32>()?, classes.slice::<T>()?);
+        let (logits, targets) = (logits.slice::<f32>()?, targets.slice::<T>()?);
         let (factors, gradient) = (loss_gradients.slice::<f32>()?, gradient.slice_mut::<f32>()?);
-        let columns = logits.len() / classes.len().max(1);
-        let mut losses = vec![0.0; classes.len()];
+        let columns = logits.len() / targets.len().max(1);
+        let mut losses = vec![0.0; targets.len()];
         // Runs of rows with equal factors: a single run if the loss is the mean over rows.
         let mut first = 0;
         while first < factors.len() {
@@ -66,7 +86,7 @@ impl CrossEntropy {
             let (rows, elements) = (first..first + same, first * columns..(first + same) * columns);
             let gradient = Some(&mut gradient[elements.clone()]);
             let losses = &mut losses[rows.clone()];
-            CrossEntropy::run(location, &logits[elements], &classes[rows], losses, gradient, factor)?;
+            self.run(&logits[elements], &targets[rows], losses, gradient, factor)?;
             first += same;
         }
         Ok(())
@@ -79,24 +99,29 @@ impl FusedOp for CrossEntropy {
     }
 
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
-        let [logits, classes] = inputs else { return vec![] };
-        let picked = SoftmaxOp(Softmax::Log).decompose(std::slice::from_ref(logits)).remove(0);
-        vec![-picked.gather(-1, &classes.unsqueeze(-1)).squeeze(-1)]
+        let [logits, targets] = inputs else { return vec![] };
+        let columns = logits.0.shape.last().copied().unwrap_or(0);
+        let (logits, targets) = match self.classes < columns {
+            true => (self.masked(logits), self.checked(targets)),
+            false => (logits.clone(), targets.clone()),
+        };
+        let log_probabilities = SoftmaxOp(Softmax::Log).decompose(&[logits]).remove(0);
+        vec![-log_probabilities.gather(-1, &targets.unsqueeze(-1)).squeeze(-1)]
     }
 
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
-        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Implementation::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::forward::<i64>(location, inputs, outputs),
-            _ => CrossEntropy::forward::<i32>(location, inputs, outputs),
+        let (op, target_type) = (*self, CrossEntropy::target_type(device, inputs)?);
+        Some(Implementation::routine(move |inputs, outputs| match target_type {
+            DType::I64 => op.forward::<i64>(inputs, outputs),
+            _ => op.forward::<i32>(inputs, outputs),
         }))
     }
 
     fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
-        let (location, class_type) = (self.0, CrossEntropy::class_type(device, inputs)?);
-        Some(Implementation::routine(move |inputs, outputs| match class_type {
-            DType::I64 => CrossEntropy::backward::<i64>(location, inputs, outputs),
-            _ => CrossEntropy::backward::<i32>(location, inputs, outputs),
+        let (op, target_type) = (*self, CrossEntropy::target_type(device, inputs)?);
+        Some(Implementation::routine(move |inputs, outputs| match target_type {
+            DType::I64 => op.backward::<i64>(inputs, outputs),
+            _ => op.backward::<i32>(inputs, outputs),
         }))
     }
 

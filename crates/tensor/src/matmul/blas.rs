@@ -12,6 +12,7 @@ use bornite_support::profile;
 use super::MatmulMode;
 use super::epilogue::{FusedEpilogue, GraphReaders};
 use super::library::{LibraryCall, LibraryMatmul, describe_copies, locate, locate_left};
+use super::padding::PaddedMatmul;
 use super::strided::{Matrix, Strided};
 use crate::graph::node::Node;
 use crate::runtime::buffer::Buffer;
@@ -83,12 +84,20 @@ pub(super) fn cublas_calls(
     let cuda = device.gpu()?;
     for tensor in matmuls {
         let Some((config, inputs)) = configure(&tensor.0, mode) else { continue };
-        let epilogues = graph.as_ref().map_or(vec![], |graph| config.epilogues(graph, tensor));
-        for epilogue in epilogues.into_iter().map(Some).chain([None]) {
-            let (config, outputs, inputs) = match epilogue {
-                Some(epilogue) => config.with_epilogue(epilogue, &inputs),
-                None => (config, vec![tensor.clone()], inputs.to_vec()),
-            };
+        let mut candidates = vec![];
+        if config.copied == [false, false]
+            && let Some(mut padded) = PaddedMatmul::new(tensor, &config.matmul)
+            && let Some((config, operands)) = configure(&padded.product.0, mode)
+        {
+            padded.operands = operands.to_vec();
+            candidates.push((config, vec![tensor.clone()], inputs.to_vec(), Some(padded)));
+        }
+        for epilogue in graph.as_ref().map_or(vec![], |graph| config.epilogues(graph, tensor)) {
+            let (config, outputs, inputs) = config.with_epilogue(epilogue, &inputs);
+            candidates.push((config, outputs, inputs, None));
+        }
+        candidates.push((config, vec![tensor.clone()], inputs.to_vec(), None));
+        for (config, outputs, inputs, padded) in candidates {
             let cached = |cuda| MatmulPlan::cached_with(cuda, &config.matmul, || device.lock());
             let plan = match cuda.as_ref().map(cached).transpose() {
                 Ok(plan) => plan,
@@ -105,7 +114,7 @@ pub(super) fn cublas_calls(
             };
             let (copied, name) = (config.copied, format!("matmul_{}", tensor.0.dtype));
             let matmul = Arc::new(LibraryMatmul::Cuda(CublasMatmul { plan, config, name }));
-            found.push((LibraryCall { matmul, outputs, inputs }, copied));
+            found.push((LibraryCall { matmul, outputs, inputs, padded }, copied));
             break;
         }
     }
@@ -168,6 +177,17 @@ fn alignment(offset: usize) -> u32 {
 }
 
 impl CublasMatmul {
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        let matmul = &self.config.matmul;
+        let read = |operand: &MatrixLayout, rows: u64, columns: u64| {
+            rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
+        };
+        let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
+        let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
+        (a + b + out) * matmul.input.bytes() as u64
+    }
+
     /// Launches in stream order; `buffers` holds the outputs, then the inputs.
     pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         let bad_launch = || {
@@ -198,15 +218,7 @@ impl CublasMatmul {
             Epilogue::Dgelu => Some(next(0)?),
             _ => stored_aux,
         };
-        let matmul = &self.config.matmul;
-        let describe = || {
-            let read = |operand: &MatrixLayout, rows: u64, columns: u64| {
-                rows * columns * if operand.batch_stride == 0 { 1 } else { matmul.batch }
-            };
-            let (a, b) = (read(&matmul.a, matmul.m, matmul.k), read(&matmul.b, matmul.k, matmul.n));
-            let out = matmul.m * matmul.n * matmul.batch * if matmul.epilogue.has_aux() { 2 } else { 1 };
-            info.work(&self.name, (a + b + out) * matmul.input.bytes() as u64)
-        };
+        let describe = || info.work(&self.name, self.bytes());
         Ok(profile::timed(&DeviceClock(plan.device()), describe, || plan.run(&call))?)
     }
 }

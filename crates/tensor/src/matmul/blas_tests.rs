@@ -162,3 +162,67 @@ fn long_chains_of_views_are_followed() {
     }
     assert_eq!(text(&x.matmul(&x)), "8x8 (transposed) by 8x8 (transposed), strides 8, 8 and 8; no copies");
 }
+
+/// The padded form of a product, if it is chosen.
+fn padded(product: &Tensor) -> Option<PaddedMatmul> {
+    PaddedMatmul::new(unmerged(product), &config(product).0.matmul)
+}
+
+#[test]
+fn odd_sizes_are_padded_where_it_is_faster() {
+    let bf16 = |shape: &[usize]| input(shape, DType::BF16);
+    let text = |product: &Tensor| {
+        let padded = padded(product)?;
+        let (config, _) = configure(&padded.product.0, MatmulMode::Library)?;
+        Some((config.to_string(), padded.copies.len(), padded.result.is_some()))
+    };
+    let plain = |text: &str, copies: usize, is_cut: bool| Some((format!("{text}; no copies"), copies, is_cut));
+    let cube = bf16(&[4097, 4097]).matmul(&bf16(&[4097, 4097]));
+    assert_eq!(text(&cube), plain("4097x4104 by 4104x4104, strides 4104, 4104 and 4104", 2, true));
+    // Only lengths of contiguous axes matter: not the rows of an activation.
+    let rows = bf16(&[4097, 4096]).matmul(&bf16(&[4096, 4096]));
+    assert_eq!(text(&rows), None);
+    let inner = bf16(&[4096, 4097]).matmul(&bf16(&[4097, 4096]));
+    assert_eq!(text(&inner), plain("4096x4104 by 4104x4096, strides 4104, 4096 and 4096", 2, false));
+    // The three products of a linear layer with odd outputs.
+    let (x, w, dy) = (bf16(&[8192, 768]), bf16(&[4097, 768]), bf16(&[8192, 4097]));
+    let forward = x.matmul(&w.t());
+    assert_eq!(text(&forward), plain("8192x768 by 768x4104 (transposed), strides 768, 768 and 4104", 1, true));
+    assert_eq!(text(&dy.matmul(&w)), plain("8192x4104 by 4104x768, strides 4104, 768 and 768", 2, false));
+    let weight_gradient = dy.t().matmul(&x);
+    assert_eq!(text(&weight_gradient), plain("4104x8192 (transposed) by 8192x768, strides 4104, 768 and 768", 1, true));
+    let batch = bf16(&[12, 1023, 1023]).matmul(&bf16(&[12, 1023, 1023]));
+    assert!(text(&batch).is_some_and(|(text, ..)| text.starts_with("batch of 12: 1023x1024 by 1024x1024")));
+    // Small products, other dtypes.
+    assert_eq!(text(&bf16(&[257, 257]).matmul(&bf16(&[257, 257]))), None);
+    assert_eq!(text(&bf16(&[1, 4097]).matmul(&bf16(&[4097, 4097]))), None);
+    assert_eq!(text(&f32s(&[4097, 4097]).matmul(&f32s(&[4097, 4097]))), None);
+}
+
+#[test]
+fn a_padded_product_is_the_product() {
+    let mut random = crate::test_random::Random::fresh();
+    let mut matrix = |shape: &[usize], transposed: bool| {
+        let values: Vec<f32> = random.vec(shape.iter().product(), -1.0, 1.0).into_iter().map(|x| x as f32).collect();
+        let x = Tensor::from_slice(&values, shape, Device::cpu()).cast(DType::BF16);
+        if transposed { x.t() } else { x }
+    };
+    for (m, n, k, batch) in [(65, 67, 2049, 1), (7, 4099, 1000, 1), (33, 31, 1023, 5), (64, 1001, 1001, 1)] {
+        for [ta, tb] in [[false, false], [true, false], [false, true], [true, true]] {
+            let shape = |rows: usize, columns: usize, t: bool| {
+                let matrix = if t { [columns, rows] } else { [rows, columns] };
+                if batch == 1 { matrix.to_vec() } else { [&[batch][..], &matrix].concat() }
+            };
+            let (a, b) = (matrix(&shape(m, k, ta), ta), matrix(&shape(k, n, tb), tb));
+            let product = a.matmul(&b);
+            let layout = configure(&product.0, MatmulMode::Library).unwrap().0.matmul;
+            // Padded whether it is faster or not.
+            let padded = PaddedMatmul::padded(&product, &layout).unwrap();
+            let shape = &padded.product.0.shape;
+            assert!(shape[shape.len() - 1].is_multiple_of(8));
+            let found = padded.result.unwrap_or(padded.product);
+            let bits = |x: &Tensor| MatmulMode::Exact.within(|| x.cast(DType::F32).to_vec::<f32>()).unwrap();
+            assert_eq!(bits(&found), bits(&product), "{batch} of {m}x{k} by {k}x{n}, transposed {ta}, {tb}");
+        }
+    }
+}

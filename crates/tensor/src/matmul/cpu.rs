@@ -62,18 +62,21 @@ impl CpuMatmul {
         (batch, [m, n, k])
     }
 
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        let (batch, [m, n, _]) = self.sizes();
+        let elements = |s: &Strided| {
+            let distinct = s.shape.iter().zip(&s.strides).filter(|(_, stride)| **stride != 0);
+            distinct.map(|(&length, _)| length).product::<usize>()
+        };
+        let elements = batch.iter().product::<usize>() * m * n + self.operands.iter().map(elements).sum::<usize>();
+        (elements * self.dtype.bytes()) as u64
+    }
+
     /// Computes the first buffer from the other two.
     pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         let &[out, a, b] = buffers else { return Err(self.bad_launch("a matrix product takes 3 buffers")) };
-        let describe = || {
-            let (batch, [m, n, _]) = self.sizes();
-            let elements = |s: &Strided| {
-                let distinct = s.shape.iter().zip(&s.strides).filter(|(_, stride)| **stride != 0);
-                distinct.map(|(&length, _)| length).product::<usize>()
-            };
-            let elements = batch.iter().product::<usize>() * m * n + self.operands.iter().map(elements).sum::<usize>();
-            info.work(&format!("matmul_{}", self.dtype), (elements * self.dtype.bytes()) as u64)
-        };
+        let describe = || info.work(&format!("matmul_{}", self.dtype), self.bytes());
         profile::timed(&HostDeviceClock(self.device), describe, || {
             let run = |slices: Vec<HostSlice<'_>>| {
                 let Ok([HostSlice::Write(out), HostSlice::Read(a), HostSlice::Read(b)]) =

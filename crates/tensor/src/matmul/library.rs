@@ -9,6 +9,7 @@ use super::MatmulMode;
 use super::blas::{self, CublasMatmul};
 use super::cpu::{self, CpuMatmul};
 use super::epilogue::GraphReaders;
+use super::padding::PaddedMatmul;
 use super::strided::Strided;
 use crate::graph::node::{NodeId, Op};
 use crate::lower::plans_as_for_gpu;
@@ -28,6 +29,8 @@ pub(crate) struct LibraryCall {
     pub outputs: Vec<Tensor>,
     /// The two matrices, then the inputs of the epilogue.
     pub inputs: Vec<Tensor>,
+    /// Set if the library multiplies padded copies of the matrices.
+    pub padded: Option<PaddedMatmul>,
 }
 
 /// Library calls of a schedule by the nodes that they compute.
@@ -71,7 +74,8 @@ pub(crate) fn find_library_matmuls(
         for tensor in &matmuls {
             if let Some((matmul, inputs, copied)) = cpu::cpu_matmul(&tensor.0) {
                 let matmul = Arc::new(LibraryMatmul::Cpu(matmul));
-                add(LibraryCall { matmul, outputs: vec![tensor.clone()], inputs: inputs.to_vec() }, copied);
+                let (outputs, inputs) = (vec![tensor.clone()], inputs.to_vec());
+                add(LibraryCall { matmul, outputs, inputs, padded: None }, copied);
             }
         }
     }
@@ -80,6 +84,14 @@ pub(crate) fn find_library_matmuls(
 }
 
 impl LibraryMatmul {
+    /// Bytes read and written.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            LibraryMatmul::Cpu(matmul) => matmul.bytes(),
+            LibraryMatmul::Cuda(matmul) => matmul.bytes(),
+        }
+    }
+
     /// Launches in stream order; `buffers` holds the outputs, then the inputs.
     pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         match self {

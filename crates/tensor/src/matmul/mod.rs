@@ -14,6 +14,7 @@ mod epilogue;
 pub(crate) mod gemm;
 mod library;
 mod mode;
+mod padding;
 pub(crate) mod strided;
 
 pub(crate) use library::{LibraryCall, LibraryMatmul, contiguous_layout, find_library_matmuls, locate};

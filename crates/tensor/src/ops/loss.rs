@@ -45,10 +45,9 @@ impl Tensor {
             Ok(node) if node.dtype.is_int() => {
                 let logits = self.widen().0;
                 match &logits.0.shape[..] {
-                    [lead @ .., _] if lead == node.shape => {
-                        fused_at(Arc::new(CrossEntropy(location)), vec![logits, targets.clone()], location)
-                            .remove(0)
-                            .mean(..)
+                    &[ref lead @ .., classes] if lead == node.shape => {
+                        let op = CrossEntropy { classes, location };
+                        fused_at(Arc::new(op), vec![logits, targets.clone()], location).remove(0).mean(..)
                     }
                     _ => logits.log_softmax(-1).nll(targets),
                 }
@@ -58,6 +57,46 @@ impl Tensor {
                 Err(failed) => failed,
             },
         }
+    }
+
+    /// Cross-entropy of each row of logits (`self`, over the last axis) and the class indices
+    /// `targets`, which have the shape without the last axis. Only the first `classes` columns
+    /// count; the others are padding, whose values are ignored and whose gradient is zero. A target
+    /// out of range is an error of the read.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let logits = Tensor::from_slice(&[0.0f32, 0.0, 9.0, 100.0, 0.0, 9.0], &[2, 3], Device::cpu());
+    /// let targets = Tensor::from_slice(&[1i32, 0], &[2], Device::cpu());
+    /// let losses = logits.cross_entropy_per_row(&targets, 2).to_vec::<f32>()?;
+    /// assert!((losses[0] - 2f32.ln()).abs() < 1e-6 && losses[1] == 0.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn cross_entropy_per_row(&self, targets: &Tensor, classes: usize) -> Tensor {
+        let location = SourceLocation::here();
+        if let Err(failed) = self.check_float("cross_entropy_per_row", location) {
+            return failed;
+        }
+        let Ok(node) = targets.node() else { return targets.clone() };
+        let logits = self.widen().0;
+        let message = match &logits.0.shape[..] {
+            _ if !node.dtype.is_int() => format!("targets are {}; expected class indices, integers", node.dtype),
+            &[ref lead @ .., columns] if lead == node.shape && (1..=columns).contains(&classes) => {
+                let op = CrossEntropy { classes, location };
+                return fused_at(Arc::new(op), vec![logits, targets.clone()], location).remove(0);
+            }
+            [lead @ .., columns] if lead == node.shape => {
+                format!("classes is {classes}, but a row has {columns} logits; expected 1 to {columns}")
+            }
+            shape => format!(
+                "logits {shape:?} do not match targets {:?}; expected the shape without the last axis",
+                node.shape
+            ),
+        };
+        Tensor::failed_at("cross_entropy_per_row", message, location)
     }
 
     /// Negative log-likelihood of `classes` under log-probabilities (`self`, over the last axis),

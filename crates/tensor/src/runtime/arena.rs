@@ -3,8 +3,9 @@
 //! tensor.
 //!
 //! An [`Arena`] is a one-dimensional variable with a table of segments. Each segment is aligned to
-//! 256 bytes, in any dtype of 16 bits or more. Padding between segments is zero and stays zero as
-//! long as updates map zero to zero.
+//! 256 bytes, in any dtype of 16 bits or more. A segment may have room for more rows than its
+//! tensor, for matrix products that are faster with even sizes. Padding between segments and in
+//! such rows is zero and stays zero as long as updates map zero to zero.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -31,15 +32,31 @@ const MAX_CONCAT_INPUTS: usize = 8;
 struct Segment {
     name: String,
     shape: Vec<usize>,
+    /// The shape with additional rows.
+    padded_shape: Vec<usize>,
     start: usize,
+    /// Number of elements of `shape`.
     elements: usize,
 }
 
 impl Segment {
-    /// View of the segment in a flat tensor.
-    fn of(&self, flat: &Tensor, location: SourceLocation) -> Tensor {
-        let cut = AxisSlice { start: self.start, step: 1, len: self.elements };
-        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], location).reshape_at(&self.shape, location)
+    fn padded_elements(&self) -> usize {
+        self.padded_shape.iter().product()
+    }
+
+    /// View of the segment in a flat tensor, with additional rows.
+    fn padded_view(&self, flat: &Tensor, location: SourceLocation) -> Tensor {
+        let cut = AxisSlice { start: self.start, step: 1, len: self.padded_elements() };
+        Tensor::build(Op::Slice(vec![cut]), vec![flat.clone()], location).reshape_at(&self.padded_shape, location)
+    }
+
+    /// The rows of the segment's tensor in [`Segment::padded_view`].
+    fn without_padding(&self, padded: Tensor, location: SourceLocation) -> Tensor {
+        if self.shape == self.padded_shape {
+            return padded;
+        }
+        let cuts = self.shape.iter().map(|&len| AxisSlice { start: 0, step: 1, len }).collect();
+        Tensor::build(Op::Slice(cuts), vec![padded], location)
     }
 }
 
@@ -112,8 +129,8 @@ struct SegmentTable {
 pub struct Arena {
     table: Arc<SegmentTable>,
     flat: Var,
-    /// Views of each value of the variable that are still in use, so that repeated calls return the
-    /// same nodes, which [`Tensor::grad`] identifies inputs by.
+    /// Views of each value of the variable that are still in use, with padding and then without, so
+    /// that repeated calls return the same nodes, which [`Tensor::grad`] identifies inputs by.
     views: Arc<Mutex<HashMap<NodeId, Vec<Weak<Node>>>>>,
 }
 
@@ -129,6 +146,29 @@ impl Arena {
     /// `group` returns the group of a tensor from its name and shape.
     #[track_caller]
     pub fn grouped(tensors: &[(&str, &Tensor)], group: impl Fn(&str, &[usize]) -> usize) -> Result<Arena> {
+        Arena::padded(tensors, group, |_, _| 1)
+    }
+
+    /// As [`Arena::grouped`], with the first axis of each tensor padded by rows of zeros to the
+    /// multiple that `row_multiple` returns for its name and shape. [`Arena::padded_tensors`]
+    /// returns the tensors with these rows; everything else is as without them.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, var::Arena};
+    /// # fn main() -> bornite::Result<()> {
+    /// let table = Tensor::ones(&[257, 4], DType::F32, Device::cpu());
+    /// let arena = Arena::padded(&[("table", &table)], |_, _| 0, |_, _| 64)?;
+    /// assert_eq!(arena.tensors()[0].shape()?, [257, 4]);
+    /// assert_eq!(arena.padded_tensors()[0].shape()?, [320, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn padded(
+        tensors: &[(&str, &Tensor)],
+        group: impl Fn(&str, &[usize]) -> usize,
+        row_multiple: impl Fn(&str, &[usize]) -> usize,
+    ) -> Result<Arena> {
         let location = SourceLocation::here();
         let Some((_, first)) = tensors.first() else {
             return Err(arena_error("no tensors; pass at least one".into(), location));
@@ -153,7 +193,12 @@ impl Arena {
                 return Err(arena_error(format!("tensors {before} and {n} have the same name, '{name}'"), location));
             }
             let (shape, elements) = (node.shape.clone(), node.elements());
-            segments.push(Segment { name: (*name).into(), shape, start: 0, elements });
+            let mut padded_shape = shape.clone();
+            if let Some(rows) = padded_shape.first_mut() {
+                *rows = rows.checked_next_multiple_of(row_multiple(name, &shape).max(1)).unwrap_or(*rows);
+            }
+            elements_of(&padded_shape, dtype).map_err(|what| arena_error(what, location))?;
+            segments.push(Segment { name: (*name).into(), shape, padded_shape, start: 0, elements });
         }
         let groups: Vec<usize> = segments.iter().map(|s| group(&s.name, &s.shape)).collect();
         let mut order: Vec<usize> = (0..segments.len()).collect();
@@ -162,7 +207,7 @@ impl Arena {
         for &n in &order {
             segments[n].start = elements;
             elements = segments[n]
-                .elements
+                .padded_elements()
                 .checked_next_multiple_of(ALIGNMENT)
                 .map_or(usize::MAX, |more| elements.saturating_add(more));
         }
@@ -218,6 +263,15 @@ impl Arena {
         (0..self.table.segments.len()).map(|n| self.view(n, location)).collect()
     }
 
+    /// As [`Arena::tensors`], with the additional rows of [`Arena::padded`]. The views of
+    /// [`Arena::tensors`] are slices of these.
+    #[track_caller]
+    pub fn padded_tensors(&self) -> Vec<Tensor> {
+        let location = SourceLocation::here();
+        let flat = self.flat.get();
+        (0..self.table.segments.len()).map(|n| self.padded_view(&flat, n, location)).collect()
+    }
+
     /// The tensor with this name.
     #[track_caller]
     pub fn tensor(&self, name: &str) -> Result<Tensor> {
@@ -231,21 +285,35 @@ impl Arena {
     }
 
     fn view(&self, n: usize, location: SourceLocation) -> Tensor {
-        let flat = self.flat.get();
+        let (flat, segment) = (self.flat.get(), &self.table.segments[n]);
+        let padded = self.padded_view(&flat, n, location);
+        if segment.shape == segment.padded_shape {
+            return padded;
+        }
+        let index = self.table.segments.len() + n;
+        self.cached_view(&flat, index, || segment.without_padding(padded, location))
+    }
+
+    fn padded_view(&self, flat: &Tensor, n: usize, location: SourceLocation) -> Tensor {
+        self.cached_view(flat, n, || self.table.segments[n].padded_view(flat, location))
+    }
+
+    /// The view of a value of the variable that is at `index` of its list in `views`.
+    fn cached_view(&self, flat: &Tensor, index: usize, build: impl FnOnce() -> Tensor) -> Tensor {
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
         views.retain(|id, views| *id == flat.0.id || views.iter().any(|view| view.strong_count() > 0));
-        let count = self.table.segments.len();
-        let known = &mut views.entry(flat.0.id).or_insert_with(|| (0..count).map(|_| Weak::new()).collect())[n];
+        let count = 2 * self.table.segments.len();
+        let known = &mut views.entry(flat.0.id).or_insert_with(|| (0..count).map(|_| Weak::new()).collect())[index];
         if let Some(node) = known.upgrade() {
             return Tensor(node);
         }
-        let tensor = self.table.segments[n].of(&flat, location);
+        let tensor = build();
         *known = Arc::downgrade(&tensor.0);
         tensor
     }
 
-    /// Concatenates tensors of the segments' shapes, in the order of [`Arena::tensors`], with zero
-    /// padding, into one flat tensor: for example gradients for an update of all parameters.
+    /// Concatenates tensors of the shapes of [`Arena::tensors`] or [`Arena::padded_tensors`], with
+    /// zero padding, into one flat tensor: for example gradients for an update of all parameters.
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
         let location = SourceLocation::here();
@@ -257,7 +325,7 @@ impl Arena {
         for (tensor, segment) in tensors.iter().zip(segments) {
             match tensor.node() {
                 Err(_) => return tensor.clone(),
-                Ok(node) if node.shape != segment.shape => {
+                Ok(node) if node.shape != segment.shape && node.shape != segment.padded_shape => {
                     let what =
                         format!("segment '{}' has shape {:?}, found {:?}", segment.name, segment.shape, node.shape);
                     return Tensor::failed_at("flatten", what, location);
@@ -268,7 +336,7 @@ impl Arena {
         let mut parts = vec![];
         let ends = order.iter().skip(1).map(|&n| segments[n].start).chain([*elements]);
         for (&n, end) in order.iter().zip(ends) {
-            let Segment { start, elements, .. } = segments[n];
+            let (start, elements) = (segments[n].start, tensors[n].0.elements());
             parts.push(tensors[n].reshape_at(&[elements], location));
             if start + elements < end {
                 let node = &tensors[n].0;
@@ -296,7 +364,10 @@ impl Arena {
                     format!("shape is {:?}; expected [{}], the size of the arena", node.shape, self.table.elements);
                 vec![Tensor::failed_at("unflatten", what, location); self.table.segments.len()]
             }
-            Ok(_) => self.table.segments.iter().map(|segment| segment.of(flat, location)).collect(),
+            Ok(_) => {
+                let view = |s: &Segment| s.without_padding(s.padded_view(flat, location), location);
+                self.table.segments.iter().map(view).collect()
+            }
             Err(_) => vec![flat.clone(); self.table.segments.len()],
         }
     }
@@ -304,7 +375,7 @@ impl Arena {
     /// The gradient of a loss with respect to all tensors, as a flat tensor.
     #[track_caller]
     pub fn gradient(&self, loss: &Tensor) -> Tensor {
-        let tensors = self.tensors();
+        let tensors = self.padded_tensors();
         self.flatten(&loss.grad(&tensors.iter().collect::<Vec<_>>()))
     }
 

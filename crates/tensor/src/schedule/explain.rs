@@ -252,9 +252,19 @@ impl fmt::Display for PlanSummary {
         if self.peak.bytes > 0 {
             writeln!(f, "peak scratch memory at step {}: {}B", self.peak.step, SiPrefix(self.peak.bytes as f64))?;
         }
-        for LiveValue { op, location, bytes } in &self.peak.values {
+        // Values of one line, such as those of all layers, are added up.
+        let mut lines: Vec<(&LiveValue, usize)> = vec![];
+        for value in &self.peak.values {
+            match lines.iter_mut().find(|(first, _)| *first == value) {
+                Some((_, count)) => *count += 1,
+                None => lines.push((value, 1)),
+            }
+        }
+        lines.sort_by_key(|(value, count)| std::cmp::Reverse(value.bytes * count));
+        for (LiveValue { op, location, bytes }, count) in lines {
             let location = location.map_or(String::new(), |location| format!("  at {location}"));
-            writeln!(f, "  {}B {op}{location}", SiPrefix(*bytes as f64))?;
+            let parts = if count == 1 { String::new() } else { format!(" ({count} of {}B)", SiPrefix(*bytes as f64)) };
+            writeln!(f, "  {}B{parts} {op}{location}", SiPrefix((bytes * count) as f64))?;
         }
         Ok(())
     }

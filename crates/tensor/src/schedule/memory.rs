@@ -13,7 +13,8 @@ use super::pack::{Allocation, Packed, pack};
 use super::plan::{MemoryRegion, Slot};
 use super::steps::PlannedStep;
 use super::{Schedule, direct_writes::DirectWrites};
-use crate::{Result, SourceLocation};
+use crate::graph::node::NodeId;
+use crate::{Result, SourceLocation, Tensor};
 
 /// Slots and live ranges of values.
 #[derive(Default)]
@@ -100,8 +101,10 @@ fn uses(schedule: &Schedule) -> BTreeMap<BufferId, Lifetime> {
 }
 
 fn assign_buffers(schedule: &Schedule) -> BufferAssignment {
-    let Schedule { roots, nodes, overwrites, .. } = schedule;
+    let Schedule { roots, nodes, overwrites, steps, .. } = schedule;
     let uses = uses(schedule);
+    let temporaries: HashMap<NodeId, &Tensor> =
+        steps.iter().flat_map(PlannedStep::inputs).map(|input| (input.0.id, input)).collect();
     let own: HashMap<BufferId, MemoryRegion> = (roots.iter().enumerate())
         .map(|(n, root)| (BufferId::of(root), MemoryRegion::Output(n)))
         .chain(overwrites.iter().enumerate().map(|(n, new)| (new.value.into(), MemoryRegion::Source(n))))
@@ -131,7 +134,8 @@ fn assign_buffers(schedule: &Schedule) -> BufferAssignment {
         };
         assignment.slots.insert(buffer, slot);
         // An output that is never read has no node.
-        let (op, location) = nodes.get(&buffer.node()).map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
+        let tensor = nodes.get(&buffer.node()).or_else(|| temporaries.get(&buffer.node()).copied());
+        let (op, location) = tensor.map_or(("unused", None), |t| (t.0.name(), Some(t.0.location)));
         assignment.live_ranges.push(LiveRange { op, location, slot, steps: first..=last });
     }
     // A root that no step computes.

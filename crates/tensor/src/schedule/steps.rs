@@ -23,7 +23,7 @@ use crate::lower::{
     Group, GroupInputs, InPlaceOutputs, Input, Lowered, analyze_inputs, lower, lower_concat_inputs, lower_row_update,
     lower_scatter, targets_gpu,
 };
-use crate::matmul::LibraryMatmul;
+use crate::matmul::{LibraryCall, LibraryMatmul};
 use crate::runtime::cuda_source::HandwrittenCall;
 use crate::runtime::execute::{CodegenMode, Program, RoutineCall};
 use crate::runtime::scatter::scatter;
@@ -126,18 +126,37 @@ pub(super) fn list_steps(schedule: &mut Schedule) -> Result<()> {
             }
         } else if let Some(call) = schedule.calls.get(&tensor.0.id) {
             if seen.insert(call.outputs[0].0.id) {
-                let results = call.outputs.iter().map(|result| Operand::Out(Output::of(result)));
-                let operands = results.chain(call.inputs.iter().cloned().map(Operand::In)).collect();
-                let uses_tensor_cores = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
-                let cost = Cost { flops: product_flops(&tensor), uses_tensor_cores, ..Cost::default() };
-                let call = PlannedCall::Matmul(call.matmul.clone());
-                steps.push(PlannedStep { call, operands, values: vec![], info, cost });
+                matmul_steps(call, &tensor, info, &mut steps)?;
             }
         } else {
             single_steps(device, &tensor, info, &mut steps)?;
         }
     }
     (schedule.groups, schedule.partial_updates, schedule.steps) = (groups, partial_updates, steps);
+    Ok(())
+}
+
+/// Adds the steps of a library call that computes `tensor`.
+fn matmul_steps(call: &LibraryCall, tensor: &Tensor, info: LaunchInfo, steps: &mut Vec<PlannedStep>) -> Result<()> {
+    let out = |tensor: &Tensor| Operand::Out(Output::of(tensor));
+    let (mut results, mut inputs): (Vec<Operand>, _) = (call.outputs.iter().map(out).collect(), &call.inputs);
+    if let Some(padded) = &call.padded {
+        for copy in &padded.copies {
+            steps.push(kernel_step(lower(copy)?, vec![out(copy)], info)?);
+        }
+        inputs = &padded.operands;
+        if padded.result.is_some() {
+            results = vec![out(&padded.product)];
+        }
+    }
+    let operands = results.into_iter().chain(inputs.iter().cloned().map(Operand::In)).collect();
+    let uses_tensor_cores = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
+    let cost = Cost { flops: product_flops(tensor), bytes: Some(call.matmul.bytes()), uses_tensor_cores };
+    let matmul = PlannedCall::Matmul(call.matmul.clone());
+    steps.push(PlannedStep { call: matmul, operands, values: vec![], info, cost });
+    if let Some(result) = call.padded.as_ref().and_then(|padded| padded.result.as_ref()) {
+        steps.push(kernel_step(lower(result)?, vec![out(tensor)], info)?);
+    }
     Ok(())
 }
 

@@ -29,6 +29,7 @@ mod modules;
 mod native;
 mod nvrtc;
 mod ops;
+mod padded;
 mod random;
 mod reported_bugs;
 mod retraces;
@@ -52,7 +53,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 124] = [
+const SUITE: [(&str, Body); 128] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -115,6 +116,10 @@ const SUITE: [(&str, Body); 124] = [
     ("scatter::sums_by_index", scatter::sums_by_index),
     ("tiles::transposed", tiles::transposed),
     ("eager::plans_are_cached", eager::plans_are_cached),
+    ("padded::cross_entropy", padded::cross_entropy),
+    ("padded::targets_in_the_padding_are_errors", padded::targets_in_the_padding_are_errors),
+    ("padded::arenas", padded::arenas),
+    ("padded::products", padded::products),
     ("long_rows::equal_op_by_op", long_rows::equal_op_by_op),
     ("long_rows::updated_in_place", long_rows::updated_in_place),
     ("methods::every_scalar_op_is_a_method", methods::every_scalar_op_is_a_method),

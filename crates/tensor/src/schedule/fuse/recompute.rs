@@ -199,10 +199,12 @@ impl<'a> Fuser<'a> {
             }
         }
         for input in self.nodes[n].0.reads() {
-            let base = look_through(input).0;
+            let (base, views) = look_through(input);
             let in_memory = !self.position.contains_key(&base.0.id) && !base.0.op.is_constant();
             if in_memory && !recomputation.loaded_inputs.iter().any(|(id, _)| *id == base.0.id) {
-                let bytes = base.0.bytes();
+                // A view may read a small part of its base, such as one parameter of an arena.
+                let elements = views.iter().map(|view| view.0.elements()).fold(base.0.elements(), usize::min);
+                let bytes = elements * base.0.dtype.bytes();
                 recomputation.loaded_inputs.push((base.0.id, if bytes > CACHED_BYTES { bytes } else { 0 }));
             }
         }

@@ -117,6 +117,7 @@ pub const COMPOSITES: &[Case] = &[
     }),
     // Losses.
     ("cross_entropy of classes", &[&[2, 3]], ANY, |x| x[0].cross_entropy(&list(&x[0], &[2, 0], &[2]))),
+    ("cross_entropy_per_row", &[&[2, 5]], ANY, |x| x[0].cross_entropy_per_row(&list(&x[0], &[2, 0], &[2]), 3).exp()),
     ("nll", &[&[2, 3]], ANY, |x| x[0].log_softmax(-1).nll(&list(&x[0], &[2, 0], &[2]))),
     ("mse", &[&[2, 3], &[2, 3]], ANY, |x| x[0].mse(&x[1])),
     ("l1", &[&[2, 3], &[2, 3]], ANY, |x| x[0].l1(&x[1]).exp()),
