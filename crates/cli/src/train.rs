@@ -78,6 +78,9 @@ pub struct TrainOptions {
     /// Seed of initialization, data order and dropout
     #[arg(long, value_name = "N")]
     seed: Option<String>,
+    /// Do not measure which implementations are fastest before the first step
+    #[arg(long)]
+    no_tune: bool,
     /// Recompute blocks in the backward pass: less memory, more time
     #[arg(long, alias = "checkpointing")]
     activation_checkpointing: bool,
@@ -123,6 +126,9 @@ impl TrainOptions {
         }
         if !self.data.is_empty() {
             config.data.path = Some(self.data.clone());
+        }
+        if self.no_tune {
+            config.train.tune_seconds = Some(0.0);
         }
         if self.activation_checkpointing {
             config.train.activation_checkpointing = Some(true);

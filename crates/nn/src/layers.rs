@@ -9,19 +9,36 @@ use crate::parameters::{Context, Init, ParameterId, ParameterScope};
 pub struct Linear {
     weight: ParameterId,
     bias: Option<ParameterId>,
+    outputs: usize,
 }
 
 impl Linear {
     /// Declares `weight` and, if `bias` is set, a zero-initialized `bias`.
     pub fn new(scope: &mut ParameterScope<'_>, inputs: usize, outputs: usize, init: Init, bias: bool) -> Linear {
         let weight = scope.parameter("weight", &[outputs, inputs], init);
-        Linear { weight, bias: bias.then(|| scope.parameter("bias", &[outputs], Init::Zeros)) }
+        let bias = bias.then(|| scope.parameter("bias", &[outputs], Init::Zeros));
+        Linear { weight, bias, outputs }
     }
 
     /// Applies the layer to the last axis of `x`.
     #[track_caller]
     pub fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
+        without_padding(&self.forward_padded(context, x), -1, self.outputs)
+    }
+
+    /// As [`Linear::forward`], with the outputs of padded rows of the weight.
+    #[track_caller]
+    pub(crate) fn forward_padded(&self, context: &Context, x: &Tensor) -> Tensor {
         x.linear(context.get(self.weight), self.bias.map(|bias| context.get(bias)))
+    }
+}
+
+/// The first `length` elements of an axis, without padding of parameters.
+#[track_caller]
+pub(crate) fn without_padding(x: &Tensor, axis: isize, length: usize) -> Tensor {
+    match x.shape() {
+        Ok(shape) if shape[axis.rem_euclid(shape.len() as isize) as usize] > length => x.slice(axis, ..length as isize),
+        _ => x.clone(),
     }
 }
 
@@ -29,22 +46,30 @@ impl Linear {
 #[derive(Clone, Copy, Debug)]
 pub struct Embedding {
     weight: ParameterId,
+    count: usize,
 }
 
 impl Embedding {
     /// Declares `weight`, of `[count, width]`.
     pub fn new(scope: &mut ParameterScope<'_>, count: usize, width: usize, init: Init) -> Embedding {
-        Embedding { weight: scope.parameter("weight", &[count, width], init) }
+        Embedding { weight: scope.parameter("weight", &[count, width], init), count }
     }
 
     /// Looks up the rows at `index`.
     #[track_caller]
     pub fn forward(&self, context: &Context, index: &Tensor) -> Tensor {
-        context.get(self.weight).embedding(index)
+        self.table(context).embedding(index)
     }
 
     /// Returns the table.
-    pub fn table<'a>(&self, context: &'a Context) -> &'a Tensor {
+    #[track_caller]
+    pub fn table(&self, context: &Context) -> Tensor {
+        without_padding(self.padded_table(context), 0, self.count)
+    }
+
+    /// As [`Embedding::table`], with padded rows.
+    #[track_caller]
+    pub(crate) fn padded_table<'a>(&self, context: &'a Context) -> &'a Tensor {
         context.get(self.weight)
     }
 }

@@ -4,6 +4,7 @@
 //! layer is created. The values are in a flat [`bornite::var::Arena`]; a forward pass looks them up
 //! in a [`Context`]. So training, 16-bit copies and checkpoints need no knowledge of the model.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,9 @@ pub struct ParameterInfo {
     pub shape: Vec<usize>,
     /// Initialization.
     pub init: Init,
+    /// Multiple to which the first axis is padded in the memory of a GPU. See
+    /// [`ParameterScope::pad_rows`].
+    pub row_multiple: usize,
 }
 
 impl ParameterInfo {
@@ -71,7 +75,7 @@ impl ParameterList {
 
     /// Returns the scope of a name, in which a layer declares its parameters.
     pub fn scope(&mut self, name: &str) -> ParameterScope<'_> {
-        ParameterScope { list: self, path: name.into() }
+        ParameterScope { list: self, path: name.into(), row_multiple: 1 }
     }
 
     /// Iterates over the parameters in order.
@@ -88,12 +92,31 @@ impl ParameterList {
     /// on every device.
     #[track_caller]
     pub fn arena(&self, seed: u64, device: Device) -> Result<Arena> {
-        located(|| {
-            let generator = Generator::new(seed);
-            let tensors: Vec<Tensor> = self.0.iter().map(|p| initialize(p, &generator, device)).collect();
-            let named: Vec<(&str, &Tensor)> = self.0.iter().zip(&tensors).map(|(p, t)| (&p.name[..], t)).collect();
-            Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
-        })
+        located(|| self.arena_of(&self.initial_values(seed, device)))
+    }
+
+    /// As [`ParameterList::arena`], with padding as on a GPU: see [`ParameterScope::pad_rows`].
+    #[track_caller]
+    pub fn padded_arena(&self, seed: u64, device: Device) -> Result<Arena> {
+        located(|| self.arena_with_padding(&self.initial_values(seed, device), true))
+    }
+
+    fn initial_values(&self, seed: u64, device: Device) -> Vec<Tensor> {
+        let generator = Generator::new(seed);
+        self.0.iter().map(|p| initialize(p, &generator, device)).collect()
+    }
+
+    /// Creates an arena of these values of the parameters.
+    pub(crate) fn arena_of(&self, values: &[Tensor]) -> Result<Arena> {
+        let on_gpu = values.first().map(Tensor::device).transpose()?.is_some_and(|device| device.is_cuda());
+        self.arena_with_padding(values, on_gpu)
+    }
+
+    fn arena_with_padding(&self, values: &[Tensor], pad: bool) -> Result<Arena> {
+        let named: Vec<(&str, &Tensor)> = self.0.iter().zip(values).map(|(p, value)| (&p.name[..], value)).collect();
+        let multiples: HashMap<&str, usize> = self.0.iter().map(|p| (&p.name[..], p.row_multiple)).collect();
+        let row_multiple = |name: &str| if pad { multiples.get(name).copied().unwrap_or(1) } else { 1 };
+        Ok(Arena::padded(&named, |_, shape| usize::from(shape.len() < 2), |name, _| row_multiple(name))?)
     }
 
     /// Returns one number per parameter, for [`Arena::expand_segment_values`].
@@ -124,19 +147,27 @@ fn initialize(p: &ParameterInfo, generator: &Generator, device: Device) -> Tenso
 pub struct ParameterScope<'a> {
     list: &'a mut ParameterList,
     path: String,
+    row_multiple: usize,
 }
 
 impl ParameterScope<'_> {
     /// Returns the scope of a name below this one.
     pub fn scope(&mut self, name: impl std::fmt::Display) -> ParameterScope<'_> {
         let path = if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) };
-        ParameterScope { list: self.list, path }
+        ParameterScope { list: self.list, path, row_multiple: self.row_multiple }
+    }
+
+    /// Pads the first axis of parameters declared from now on to this multiple in the memory of a
+    /// GPU, whose matrix products are faster with even sizes. The padding is zero. It is part of
+    /// [`Arena::padded_tensors`], which a training step reads; checkpoints do not contain it.
+    pub fn pad_rows(self, multiple: usize) -> Self {
+        ParameterScope { row_multiple: multiple, ..self }
     }
 
     /// Declares a parameter.
     pub fn parameter(&mut self, name: &str, shape: &[usize], init: Init) -> ParameterId {
-        let name = self.scope(name).path;
-        self.list.0.push(ParameterInfo { name, shape: shape.to_vec(), init });
+        let (name, row_multiple) = (self.scope(name).path, self.row_multiple);
+        self.list.0.push(ParameterInfo { name, shape: shape.to_vec(), init, row_multiple });
         ParameterId(self.list.0.len() - 1)
     }
 
@@ -159,7 +190,7 @@ pub struct Context {
 
 impl Context {
     /// Creates a context for inference, from values in the order of declaration, as
-    /// [`Arena::tensors`] returns them.
+    /// [`Arena::tensors`] and [`Arena::padded_tensors`] return them.
     pub fn new(values: Vec<Tensor>) -> Context {
         Context { values, first: 0, random: None, missing: OnceLock::new() }
     }

@@ -88,3 +88,29 @@ fn layers_copy_no_data_between_kernels() {
     assert_eq!((handwritten(&one), handwritten(&three)), (4, 12), "{one}");
     assert!(!three.to_string().contains(" copied"), "{three}");
 }
+
+/// Parameters of norms are read from the arena by every kernel; no layer stores copies of them,
+/// however large the arena is.
+#[test]
+fn activations_of_a_layer_do_not_depend_on_the_vocabulary() {
+    let layer_bytes = |vocabulary: usize| {
+        let scratch = |layers: usize| {
+            let options = LearnerOptions {
+                optimizer: OptimizerKind::ADAMW,
+                weight_decay: 0.1,
+                clip_norm: Some(1.0),
+                precision: Precision::Bf16,
+                accumulate: 1,
+                seed: 1,
+            };
+            let gpt = Gpt::new(GptConfig::gpt2(vocabulary, 512, layers, 2, 64)).unwrap();
+            let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
+            let plan = with_gpu_plans(|| learner.explain(4, 512)).unwrap();
+            assert!(plan.steps.iter().all(|step| step.bytes < 1 << 30), "{plan}");
+            plan.peak.values.iter().filter(|value| value.op != "matmul").map(|value| value.bytes).sum::<usize>()
+        };
+        scratch(3) - scratch(1)
+    };
+    let (small, large) = (layer_bytes(64), layer_bytes(12_000));
+    assert!(large <= small + small / 50, "{large} bytes of activations, not {small}");
+}

@@ -39,7 +39,7 @@ impl CachedModel {
         let (vocabulary, eos) = (config.vocabulary, config.eos.clone());
         let (gpt, weights) = (gpt.clone(), weights.clone());
         let step = trace(move |inputs| {
-            let values = Context::new(weights.tensors());
+            let values = Context::new(weights.padded_tensors());
             let AdvanceInputs { tokens, position, count } = AdvanceInputs::from_list(inputs)?;
             let (logits, updates) = gpt.advance(&values, tokens, position, count, &caches);
             Ok((vec![logits.cast(DType::F32)], updates))

@@ -113,6 +113,7 @@ section! {
         eval_batches: usize,
         save_every: u64,
         keep_checkpoints | "keep": usize,
+        tune_seconds: f64,
         activation_checkpointing | "checkpointing": bool,
         sample_every: u64,
         sample_tokens: usize,
@@ -386,6 +387,7 @@ impl RunConfig {
             train.eval_batches.get_or_insert(16);
             train.save_every.get_or_insert(200);
             train.keep_checkpoints.get_or_insert(3);
+            let tune_seconds = *train.tune_seconds.get_or_insert(4.0);
             train.activation_checkpointing.get_or_insert(false);
             train.sample_every.get_or_insert(0);
             train.sample_tokens.get_or_insert(64);
@@ -397,6 +399,10 @@ impl RunConfig {
                 return Err(Error::config(format!(
                     "optimizer.clip_norm is {clip_norm}; it must be 0 or more (0 disables clipping)"
                 )));
+            }
+            if tune_seconds < 0.0 {
+                let what = format!("train.tune_seconds is {tune_seconds}; it must be 0 or more (0 disables tuning)");
+                return Err(Error::config(what));
             }
             if weight_decay < 0.0 {
                 let what = format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more");

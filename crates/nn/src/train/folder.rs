@@ -190,7 +190,7 @@ impl TrainedModel {
     #[track_caller]
     pub fn weights(&self) -> Result<Arena> {
         located(|| {
-            let mut named = vec![];
+            let mut values = vec![];
             for p in self.gpt.parameters().iter() {
                 let Some(tensor) = self.parameters.get(&p.name) else {
                     return Err(Error::config(format!("the checkpoint has no tensor '{}'", p.name)));
@@ -202,10 +202,9 @@ impl TrainedModel {
                         p.name, p.shape
                     )));
                 }
-                named.push((&p.name[..], tensor.cast(self.precision.dtype())));
+                values.push(tensor.cast(self.precision.dtype()));
             }
-            let named: Vec<(&str, &Tensor)> = named.iter().map(|(name, tensor)| (*name, tensor)).collect();
-            Ok(Arena::grouped(&named, |_, shape| usize::from(shape.len() < 2))?)
+            self.gpt.parameters().arena_of(&values)
         })
     }
 
@@ -226,7 +225,7 @@ impl TrainedModel {
             let (gpt, weights) = (self.gpt.clone(), self.weights()?);
             let loss = trace(move |inputs| {
                 let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
-                let loss = gpt.loss(&Context::new(weights.tensors()), tokens, targets);
+                let loss = gpt.loss(&Context::new(weights.padded_tensors()), tokens, targets);
                 Ok((vec![loss.cast(DType::F32)], vec![]))
             });
             let batch_loss = |tokens: &Tensor, targets: &Tensor| -> Result<f64> {

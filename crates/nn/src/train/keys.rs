@@ -192,6 +192,12 @@ pub const KEYS: &[ConfigKey] = &[
         "Number of latest checkpoints to keep, in addition to the best one.",
     ),
     key(
+        "train.tune_seconds",
+        ValueKind::Number,
+        "4",
+        "On a GPU, time in seconds for measuring which implementations are fastest, before the first step of a run; 0 disables it. The choices are stored on disk and in checkpoints.",
+    ),
+    key(
         "train.activation_checkpointing",
         ValueKind::Flag,
         "false",

@@ -379,7 +379,7 @@ impl StepFunctions {
     /// Returns the scaled loss and its flat gradients.
     fn gradients(&self, arenas: &Arenas, inputs: GradientInputs<&Tensor>) -> (Tensor, Tensor) {
         let GradientInputs { tokens, targets, loss_scale, random_state } = inputs;
-        let context = Context::training(arenas.weights.tensors(), random_state.clone());
+        let context = Context::training(arenas.weights.padded_tensors(), random_state.clone());
         let loss = self.gpt.loss(&context, tokens, targets).cast(DType::F32) * loss_scale;
         let flat = arenas.weights.gradient(&loss);
         (loss, flat)
@@ -437,7 +437,7 @@ impl StepFunctions {
     fn loss(self, arenas: Arenas) -> Trace<'static> {
         trace(move |inputs| {
             let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
-            let loss = self.gpt.loss(&Context::new(arenas.weights.tensors()), tokens, targets);
+            let loss = self.gpt.loss(&Context::new(arenas.weights.padded_tensors()), tokens, targets);
             Ok((vec![loss.cast(DType::F32)], vec![]))
         })
     }

@@ -16,6 +16,7 @@ mod plot;
 mod precision;
 mod prepare;
 mod run;
+mod tuning;
 mod workload;
 
 pub use config::{

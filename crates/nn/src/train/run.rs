@@ -20,6 +20,7 @@ use super::learner::{Learner, PendingStep};
 use super::metrics::{Metrics, StepMetrics};
 use super::precision::Precision;
 use super::prepare::prepare;
+use super::tuning::Tuning;
 use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::data::{Batches, DataProgress, TokenDataset};
 use crate::error::located;
@@ -277,10 +278,14 @@ impl Run {
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
             Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
         };
-        let Some(pending) = interruptible(interrupt, || self.learner.step_from(&mut next, lr))? else {
+        let tuning = Tuning::before(&self.learner, &self.config)?;
+        let launch = || interruptible(interrupt, || self.learner.step_from(&mut next, lr));
+        let (launched, note) = tuning.run(launch);
+        let Some(pending) = launched? else {
             self.batches.seek(before)?;
             return Ok(false);
         };
+        note.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
         let unread = UnreadStep { step: self.learner.steps(), lr, pending, started, host_ms: 0.0 };
         // The previous step is read while the device works on this one.
         if let Some(previous) = self.unread.replace(unread) {
