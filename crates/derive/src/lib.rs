@@ -6,10 +6,10 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Field, Fields, Index, Result, parse_macro_input};
+use syn::{Data, DeriveInput, Error, Field, Fields, Index, Result, parse_macro_input, parse_quote};
 
 /// Implements `Module` for a struct: its fields are visited in order, by name. Fields with
-/// `#[module(skip)]` are not.
+/// `#[module(skip)]` are not. Type parameters must be modules.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -35,7 +35,11 @@ fn implementation(input: &DeriveInput) -> Result<TokenStream> {
         visits.push(quote_spanned!(field.ty.span()=> visitor.child(#name, &self.#member);));
     }
     let unused = matches!(data.fields, Fields::Unit).then(|| quote!(let _ = visitor;));
-    let (name, (generics, arguments, bounds)) = (&input.ident, input.generics.split_for_impl());
+    let mut generics = input.generics.clone();
+    for parameter in generics.type_params_mut() {
+        parameter.bounds.push(parse_quote!(::bornite_nn::Module));
+    }
+    let (name, (generics, arguments, bounds)) = (&input.ident, generics.split_for_impl());
     Ok(quote! {
         #[automatically_derived]
         impl #generics ::bornite_nn::Module for #name #arguments #bounds {

@@ -7,6 +7,9 @@ use crate::module::{Forward, Module, Visitor, observed};
 /// Implements the traits of a layer without parameters.
 macro_rules! implement {
     ($name:ident, $apply:expr) => {
+        implement!($name, $apply, 1);
+    };
+    ($name:ident, $apply:expr, $flops_per_element:literal) => {
         impl Module for $name {
             fn visit(&self, _: &mut Visitor<'_>) {}
         }
@@ -16,7 +19,7 @@ macro_rules! implement {
             fn forward(&self, x: &Tensor) -> Tensor {
                 let apply: fn(&$name, &Tensor) -> Tensor = $apply;
                 let y = bornite::error::SourceLocation::here().in_scope(|| apply(self, x));
-                observed(self, stringify!($name), &y, |elements| elements)
+                observed(self, stringify!($name), &y, |elements| $flops_per_element * elements)
             }
         }
     };
@@ -111,4 +114,4 @@ implement!(Softmax, |layer, x| x.softmax(layer.axis));
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Flatten;
 
-implement!(Flatten, |_, x| x.flatten(1, -1));
+implement!(Flatten, |_, x| x.flatten(1, -1), 0);

@@ -88,7 +88,9 @@ impl Params {
                 }
                 loads.push((arena, found));
             }
-            if let Some(name) = tensors.keys().find(|name| !expected.contains(name)) {
+            // PyTorch's batch norms count their batches.
+            let unknown = |name: &&String| !expected.contains(name) && !name.ends_with(".num_batches_tracked");
+            if let Some(name) = tensors.keys().find(unknown) {
                 let near = nearest(name, expected.iter().map(|name| &name[..]));
                 let hint = near.map(|near| format!(" (did you mean {}?)", quoted(near))).unwrap_or_default();
                 let what =

@@ -1,6 +1,6 @@
 //! Evaluation of a model on batches, and the source of batches.
 
-use bornite::{DType, Tensor, trace};
+use bornite::{DType, Tensor, error::SourceLocation, trace};
 
 use crate::error::located;
 use crate::{Error, Forward, Result};
@@ -55,10 +55,18 @@ pub fn evaluate(
     batches: &(impl Batches + ?Sized),
     metric: impl Fn(&Tensor, &Tensor) -> Tensor + Send + Sync,
 ) -> Result<f64> {
+    // A function that is passed as a value has no line of its own.
+    let location = SourceLocation::here();
     located(|| {
         mean_over(batches, |b| match b {
-            [x, targets] => metric(&model.forward(x), targets),
-            _ => Tensor::failed("evaluate", format!("a batch has {} tensors; expected inputs and targets", b.len())),
+            [x, targets] => {
+                let output = model.forward(x);
+                location.in_scope(|| metric(&output, targets))
+            }
+            _ => {
+                let what = format!("a batch has {} tensors; expected inputs and targets", b.len());
+                location.in_scope(|| Tensor::failed("evaluate", what))
+            }
         })
     })
 }
