@@ -163,13 +163,15 @@ fn read_image(path: &Path, channels: ImageChannels, dtype: DType) -> Result<Host
     }
     let mut contents = vec![];
     file.take(limit).read_to_end(&mut contents).map_err(Error::io("read", path))?;
+    if contents.starts_with(&[0xff, 0xd8]) && !has_end_of_jpeg(&contents) {
+        return Err(Error::file(path, "is a truncated JPEG image; replace or remove the file"));
+    }
     let reader = ImageReader::new(Cursor::new(contents)).with_guessed_format().map_err(Error::io("read", path))?;
     let mut decoder = reader.into_decoder().map_err(damaged)?;
     // Before memory is reserved: a damaged header may announce any size.
     let (width, height) = decoder.dimensions();
-    let decoded = (width as u64 * height as u64).saturating_mul(16).max(decoder.total_bytes());
-    if decoded > limit {
-        return Err(too_large(decoded));
+    if decoder.total_bytes() > limit {
+        return Err(too_large(decoder.total_bytes()));
     }
     let mut limits = image::Limits::default();
     limits.max_alloc = Some(limit);
@@ -185,5 +187,24 @@ fn read_image(path: &Path, channels: ImageChannels, dtype: DType) -> Result<Host
     match dtype {
         DType::U8 => HostArray::from_bytes(bytes.collect(), &shape, DType::U8),
         _ => HostArray::from_slice(&bytes.map(|byte| byte as f32 / 255.0).collect::<Vec<f32>>(), &shape),
+    }
+}
+
+/// Returns true if the marker that ends a JPEG image is reached. The decoder fills missing pixels
+/// with gray instead of an error.
+fn has_end_of_jpeg(bytes: &[u8]) -> bool {
+    let mut at = 2;
+    loop {
+        // The next marker: FF, perhaps repeated, and a byte that is neither 0, which stands for a
+        // byte FF of the pixels, nor a restart marker.
+        match bytes.get(at..) {
+            Some([0xff, 0xd9, ..]) => return true,
+            Some([0xff, 0x00 | 0x01 | 0xd0..=0xd8, ..]) => at += 2,
+            Some([0xff, 0xff, ..]) => at += 1,
+            // A segment with its length.
+            Some([0xff, _, high, low, ..]) => at += 2 + u16::from_be_bytes([*high, *low]) as usize,
+            Some([_, ..]) => at += 1,
+            _ => return false,
+        }
     }
 }

@@ -4,19 +4,17 @@
 //! transforms depend only on seed, epoch and sample. So a small cursor can resume anywhere, and the
 //! number of threads does not affect the result.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite::{Device, Tensor};
 
-use super::permutation::Permutation;
+use super::assembly::Assembly;
 use super::prefetch::Prefetch;
-use super::transforms::{SampleRandom, Transform};
-use super::{DataCursor, Dataset, HostArray};
+use super::transforms::Transform;
+use super::{DataCursor, Dataset};
 use crate::error::located;
-use crate::random::mix;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Maximum number of threads, so that a wrong setting does not exhaust the machine.
 const MAX_WORKERS: usize = 256;
@@ -44,19 +42,6 @@ pub struct DataLoader {
     cursor: Mutex<DataCursor>,
     /// True while an [`Epoch`] is read.
     reading: AtomicBool,
-}
-
-/// Assembles batches of one epoch.
-#[derive(Clone)]
-pub(super) struct Assembly {
-    dataset: Arc<dyn Dataset>,
-    transforms: Vec<(usize, Arc<dyn Transform>)>,
-    batch: usize,
-    shuffle: bool,
-    drop_last: bool,
-    device: Device,
-    /// Start of the first batch.
-    start: DataCursor,
 }
 
 impl DataLoader {
@@ -250,6 +235,7 @@ impl Iterator for Epoch<'_> {
     type Item = Result<Vec<Tensor>>;
 
     #[track_caller]
+    #[allow(clippy::manual_map)] // see below
     fn next(&mut self) -> Option<Result<Vec<Tensor>>> {
         if self.finished {
             return None;
@@ -260,7 +246,11 @@ impl Iterator for Epoch<'_> {
             // Ends the threads now: the loop may keep the iterator.
             self.feed = None;
         }
-        batch.map(|batch| located(|| batch))
+        // Not `map`: the location of a closure is here.
+        match batch {
+            Some(batch) => Some(located(|| batch)),
+            None => None,
+        }
     }
 }
 
@@ -269,94 +259,5 @@ impl Drop for Epoch<'_> {
         if self.owner {
             self.loader.reading.store(false, Ordering::Release);
         }
-    }
-}
-
-impl Assembly {
-    /// Number of batches from a position to the end of the epoch.
-    fn batches(&self, position: u64) -> u64 {
-        let (rest, batch) = (self.start.sequences.saturating_sub(position), self.batch.max(1) as u64);
-        if self.drop_last { rest / batch } else { rest.div_ceil(batch) }
-    }
-
-    /// Cursor after the first `count` batches.
-    fn after(&self, count: u64) -> DataCursor {
-        let position = self.start.position.saturating_add(count.saturating_mul(self.batch as u64));
-        if count < self.batches(self.start.position) {
-            DataCursor { position, ..self.start }
-        } else {
-            DataCursor { epoch: self.start.epoch + 1, position: 0, ..self.start }
-        }
-    }
-
-    /// Assembles batch `number`; ends early with an error if `stopped`.
-    pub(super) fn batch(&self, number: u64, stopped: &dyn Fn() -> bool) -> Result<Vec<Tensor>> {
-        let key = mix(mix(self.start.seed) ^ self.start.epoch);
-        let order = self.shuffle.then(|| Permutation::new(self.start.sequences, key));
-        let first = self.start.position + number * self.batch as u64;
-        let last = first.saturating_add(self.batch as u64).min(self.start.sequences);
-        let (mut indices, mut samples) = (vec![], vec![]);
-        for position in first..last {
-            if stopped() {
-                return Err(Error::stopped());
-            }
-            let index = order.map_or(position, |order| order.get(position));
-            samples.push(self.sample(index as usize, key)?);
-            indices.push(index as usize);
-        }
-        let arrays = samples.first().map_or(0, Vec::len);
-        if arrays == 0 || samples.iter().any(|sample| sample.len() != arrays) {
-            let counts: Vec<usize> = samples.iter().map(Vec::len).collect();
-            return Err(Error::data(format!(
-                "samples {indices:?} have {counts:?} arrays; expected the same number, at least 1"
-            )));
-        }
-        (0..arrays)
-            .map(|array| {
-                let column: Vec<&HostArray> = samples.iter().map(|sample| &sample[array]).collect();
-                match HostArray::stack(&column)? {
-                    Ok(stacked) => {
-                        let tensor = stacked.to_tensor(self.device);
-                        tensor.realize()?;
-                        Ok(tensor)
-                    }
-                    Err(other) => Err(Error::data(format!(
-                        "array {array} of {} is {:?}, but of {} {:?}; samples of a batch must have one dtype and shape: resize, \
-                         crop or pad them",
-                        self.dataset.describe(indices[other]),
-                        column[other],
-                        self.dataset.describe(indices[0]),
-                        column[0]
-                    ))),
-                }
-            })
-            .collect()
-    }
-
-    /// Reads and transforms a sample. A panic of the dataset or of a transform is an error.
-    fn sample(&self, index: usize, key: u64) -> Result<Vec<HostArray>> {
-        let failed = |sample, cause| Error::from(ErrorKind::Sample { sample, cause: Box::new(cause) });
-        let work = || {
-            let mut sample = self.dataset.get(index).map_err(|cause| failed(format!("sample {index}"), cause))?;
-            let mut random = SampleRandom::new(mix(key ^ mix(index as u64)));
-            for (array, transform) in &self.transforms {
-                let count = sample.len();
-                let Some(array) = sample.get_mut(*array) else {
-                    return Err(Error::data(format!(
-                        "a transform is set for array {array}, but {} has {count}",
-                        self.dataset.describe(index)
-                    )));
-                };
-                let old = std::mem::replace(array, HostArray::scalar(false));
-                *array =
-                    transform.apply(old, &mut random).map_err(|cause| failed(self.dataset.describe(index), cause))?;
-            }
-            Ok(sample)
-        };
-        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Err(Error::data(format!("reading {} panicked: {text}", self.dataset.describe(index))))
-        })
     }
 }

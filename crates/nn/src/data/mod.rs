@@ -27,6 +27,7 @@
 //! # Ok::<(), bornite_nn::Error>(())
 //! ```
 
+mod assembly;
 mod batches;
 mod build;
 mod cache;

@@ -34,7 +34,7 @@ pub fn read_npz(path: impl AsRef<Path>) -> Result<Vec<(String, HostArray)>> {
         for entry in entries {
             let array = entry.read(&mut file, bytes);
             let array = array.map_err(|message| Error::file(path, format!("array '{}' {message}", entry.name)))?;
-            arrays.push((entry.name.strip_suffix(".npy").unwrap_or(&entry.name).to_owned(), array));
+            arrays.push((entry.name, array));
         }
         Ok(arrays)
     })
@@ -70,6 +70,9 @@ fn entries(file: &mut File, bytes: u64) -> std::result::Result<Vec<Entry>, Messa
     let end = tail.windows(4).rposition(|window| window == b"PK\x05\x06").ok_or_else(damaged)?;
     let field = |at, count| integer(&tail, end + at, count).ok_or_else(damaged);
     let (count, size, start) = (field(10, 2)?, field(12, 4)?, field(16, 4)?);
+    if end as u64 + END_BYTES + field(20, 2)? != tail.len() as u64 {
+        return Err(damaged());
+    }
     if count == 0xffff || start == 0xffff_ffff {
         return Err("has more than 65534 arrays or 4 GiB; save the arrays as separate .npy files".into());
     }
@@ -87,7 +90,7 @@ fn entries(file: &mut File, bytes: u64) -> std::result::Result<Vec<Entry>, Messa
         }
         let name_length = field(28, 2)? as usize;
         let name = directory.get(at + 46..at + 46 + name_length).ok_or_else(damaged)?;
-        let name = String::from_utf8_lossy(name).into_owned();
+        let name = String::from_utf8_lossy(name.strip_suffix(b".npy").unwrap_or(name)).into_owned();
         let (flags, method) = (field(8, 2)?, field(10, 2)?);
         let (compressed, size, offset) = (field(20, 4)?, field(24, 4)?, field(42, 4)?);
         if flags & 1 == 1 || ![0, 8].contains(&method) || [compressed, size, offset].contains(&0xffff_ffff) {

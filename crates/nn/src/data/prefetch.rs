@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use bornite::Tensor;
 
-use super::loader::Assembly;
+use super::assembly::Assembly;
 use crate::Result;
 
 /// Threads that assemble batches. Dropping it ends them after the sample that each is reading.
