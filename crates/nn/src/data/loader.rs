@@ -111,6 +111,11 @@ impl DataLoader {
         self.assembly.start.sequences as usize
     }
 
+    /// Returns the number of samples per batch.
+    pub fn batch_size(&self) -> usize {
+        self.assembly.batch
+    }
+
     /// Returns the number of batches of a complete epoch.
     pub fn batches(&self) -> usize {
         self.assembly.batches(0) as usize

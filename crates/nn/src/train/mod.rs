@@ -34,7 +34,7 @@ pub use compiled_step::TrainStep;
 pub use config::{
     DataSection, ModelSection, OptimizerSection, PositionSetting, RunConfig, ScheduleSection, TrainSection,
 };
-pub use evaluate::{BatchIterator, Batches, evaluate};
+pub use evaluate::{BatchIterator, BatchSource, evaluate};
 pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
