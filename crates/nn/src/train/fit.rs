@@ -1,7 +1,8 @@
 //! Training over epochs: progress, metrics, checkpoints, early stopping.
 //!
 //! `run.rs` is the loop of `bornite train`, with text data and a run's folder. This one is for any
-//! model and any [`BatchSource`]. Nothing here prints: callers pass a function that receives progress.
+//! model and any [`BatchSource`]. Nothing here prints: callers pass a function that receives
+//! progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

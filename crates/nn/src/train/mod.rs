@@ -2,9 +2,10 @@
 //!
 //! `builder.rs` has the optimizers, `compiled_step.rs` a training step of any model, `fit.rs` the
 //! loop over epochs, `evaluate.rs` metrics. `engine.rs` and `step_traces.rs` run the steps.
-//! `learner.rs` is a GPT in training; `prepare.rs` and `run.rs` are the loop of `bornite train`. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`,
-//! `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs` estimates memory
-//! and flops. Nothing here prints: callers pass an [`Observer`].
+//! `learner.rs` is a GPT in training; `prepare.rs` and `run.rs` are the loop of `bornite train`.
+//! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
+//! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops. Nothing here
+//! prints: callers pass an [`Observer`].
 
 mod builder;
 mod compiled_step;
@@ -27,7 +28,7 @@ mod tuning;
 mod workload;
 
 pub use builder::{
-    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Algorithm, Muon, MuonAlgorithm,
+    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Muon, MuonAlgorithm, OptimizerAlgorithm,
     OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,
 };
 pub use compiled_step::TrainStep;
