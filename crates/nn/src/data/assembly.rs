@@ -1,6 +1,6 @@
 //! Assembly of one batch: reads and transforms samples, stacks them and copies them to the device.
-//! The result depends only on the settings and the number of the batch, so that threads can assemble
-//! batches in any order.
+//! The result depends only on the settings and the number of the batch, so that threads can
+//! assemble batches in any order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -113,8 +113,8 @@ impl Csv {
         })
     }
 
-    /// Returns a column of classes as i64 `[rows]`, and their names in sorted order. A missing class
-    /// is an error.
+    /// Returns a column of classes as i64 `[rows]`, and their names in sorted order. A missing
+    /// class is an error.
     #[track_caller]
     pub fn classes(&self, column: &str) -> Result<(HostArray, Vec<String>)> {
         located(|| {

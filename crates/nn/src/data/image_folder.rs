@@ -58,8 +58,8 @@ struct ImageFile {
 }
 
 impl ImageFolder {
-    /// Lists the images of a folder. They are decoded when they are used, to RGB in f32 from 0 to 1.
-    /// Names that start with a dot and files without the extension of an image are skipped.
+    /// Lists the images of a folder. They are decoded when they are used, to RGB in f32 from 0 to
+    /// 1. Names that start with a dot and files without the extension of an image are skipped.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<ImageFolder> {
         let path = path.as_ref();

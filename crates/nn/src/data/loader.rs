@@ -45,8 +45,8 @@ pub struct DataLoader {
 }
 
 impl DataLoader {
-    /// Creates a loader of batches of 32 samples, in order, on [`Device::auto`], with one thread that
-    /// prefetches two batches.
+    /// Creates a loader of batches of 32 samples, in order, on [`Device::auto`], with one thread
+    /// that prefetches two batches.
     pub fn new(dataset: impl Dataset + 'static) -> DataLoader {
         let (sequences, fingerprint) = (dataset.len() as u64, dataset.fingerprint());
         let start = DataCursor { seed: 0, epoch: 0, position: 0, sequences, fingerprint };
@@ -152,9 +152,9 @@ impl DataLoader {
     }
 
     /// Returns the batches from the cursor to the end of its epoch, each with the arrays of the
-    /// samples stacked along a new first axis. The cursor follows; after the last batch it is at the
-    /// start of the next epoch. If the iterator is dropped earlier, the next one continues there.
-    /// After an error the iterator ends, and the cursor stays at the failed batch.
+    /// samples stacked along a new first axis. The cursor follows; after the last batch it is at
+    /// the start of the next epoch. If the iterator is dropped earlier, the next one continues
+    /// there. After an error the iterator ends, and the cursor stays at the failed batch.
     pub fn epoch(&self) -> Epoch<'_> {
         Epoch { loader: self, feed: None, owner: false, finished: false }
     }

@@ -1,12 +1,12 @@
 //! Training data: samples to batches of tensors, and text files to batches of tokens.
 //!
-//! A [`Dataset`] gives samples by index: arrays in memory ([`TensorDataset`], also of `.npy`, IDX and
-//! CSV files), images in folders ([`ImageFolder`]) or a type of the program. A [`DataLoader`]
+//! A [`Dataset`] gives samples by index: arrays in memory ([`TensorDataset`], also of `.npy`, IDX
+//! and CSV files), images in folders ([`ImageFolder`]) or a type of the program. A [`DataLoader`]
 //! shuffles, transforms and batches them. See the page `docs/data.md`.
 //!
-//! For text, [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached in a
-//! folder; [`Batches`] iterates over its sequences in an order that depends only on a seed and that
-//! a [`DataCursor`] resumes. Nothing here knows models.
+//! For text, [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached
+//! in a folder; [`Batches`] iterates over its sequences in an order that depends only on a seed and
+//! that a [`DataCursor`] resumes. Nothing here knows models.
 //!
 //! ```
 //! use bornite_nn::data::{TokenDataset, BatchOptions, DataSource};
@@ -73,6 +73,11 @@ use std::cell::{Cell, RefCell};
 use crate::Result;
 use crate::error::located;
 use crate::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
+
+/// Runs the programs of docs/data.md as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/data.md")]
+struct DataPage;
 
 /// Progress of data preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

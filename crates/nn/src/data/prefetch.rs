@@ -73,8 +73,8 @@ impl Drop for EndOfThread {
 }
 
 impl Prefetch {
-    /// Starts `workers` threads for `total` batches; `None` if there are to be none, or none could be
-    /// started.
+    /// Starts `workers` threads for `total` batches; `None` if there are to be none, or none could
+    /// be started.
     pub(super) fn start(assembly: Arc<Assembly>, total: u64, workers: usize, ahead: u64) -> Option<Prefetch> {
         let ahead = ahead.max(workers as u64);
         let state = QueueState { claimed: 0, next: 0, total, ahead, ready: BTreeMap::new(), threads: 0 };
@@ -101,8 +101,8 @@ impl Prefetch {
         (!prefetch.threads.is_empty()).then_some(prefetch)
     }
 
-    /// Waits for batch `number`; numbers must increase by 1. `None` if all threads have ended without
-    /// it.
+    /// Waits for batch `number`; numbers must increase by 1. `None` if all threads have ended
+    /// without it.
     pub(super) fn take(&self, number: u64) -> Option<Result<Vec<Tensor>>> {
         let mut state = self.queue.lock();
         loop {

@@ -199,8 +199,8 @@ pub struct Subset<D> {
     len: usize,
 }
 
-/// Splits a dataset at random: about `fraction` of the samples are in the second part. The same seed
-/// gives the same parts.
+/// Splits a dataset at random: about `fraction` of the samples are in the second part. The same
+/// seed gives the same parts.
 ///
 /// ```
 /// use bornite_nn::data::{Dataset, HostArray, TensorDataset, split};
