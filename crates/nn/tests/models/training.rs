@@ -330,7 +330,7 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
         });
         let scalars = TensorSpec::new(DType::F32, &[3], device);
         let explain = || {
-            let handwritten = handwritten.explain(&[&specs[..], &[scalars.clone()]].concat()).unwrap();
+            let handwritten = handwritten.explain(&[&specs[..], std::slice::from_ref(&scalars)].concat()).unwrap();
             (step.explain(&specs).unwrap(), handwritten)
         };
         let (compiled, handwritten) = if device == CPU { explain() } else { with_gpu_plans(explain) };
