@@ -119,6 +119,11 @@ impl Context {
         self.0.was_read.load(Ordering::Relaxed)
     }
 
+    /// Returns true if a forward pass drew random numbers.
+    pub(crate) fn has_drawn(&self) -> bool {
+        self.0.random.as_ref().is_some_and(|(_, draws)| draws.load(Ordering::Relaxed) > 0)
+    }
+
     /// Takes the new values of buffers, each with its index, the last one per buffer.
     pub(crate) fn take_buffers(&self) -> Vec<(usize, Tensor)> {
         let updates = self.0.buffers.as_ref().map(|new| new.lock().unwrap_or_else(PoisonError::into_inner));

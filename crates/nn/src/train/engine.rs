@@ -2,6 +2,8 @@
 //! Launches the traced functions of a step. Knows nothing about models, data, files or time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bornite::{
     DType, Device, Tensor,
@@ -38,6 +40,10 @@ pub(crate) struct Engine {
     pub accumulated: usize,
     /// One per parameter; `None` if all are trainable.
     trainable: Option<Vec<bool>>,
+    /// Scale of the loss on the device, and a random state for steps that read none: a new tensor
+    /// per call would cost a small model's step on a GPU several percent.
+    scale_tensor: Option<(f64, Tensor)>,
+    unread_state: Option<Tensor>,
 }
 
 impl Engine {
@@ -64,6 +70,8 @@ impl Engine {
             steps,
             accumulated,
             trainable,
+            scale_tensor: None,
+            unread_state: None,
         };
         engine.update_weights()?;
         Ok(engine)
@@ -98,6 +106,7 @@ impl Engine {
             weights: self.weights.clone(),
             gradients: self.gradients.clone(),
             trainable: self.trainable.clone(),
+            draws: Arc::default(),
         };
         functions.traces()
     }
@@ -106,10 +115,8 @@ impl Engine {
     /// the gradient norm.
     pub fn launch(&mut self, traces: &StepTraces<'_>, batch: Vec<Tensor>, lr: f64) -> Result<(Tensor, Option<Tensor>)> {
         let (device, step, precision) = (self.device, self.steps + 1, self.options.precision);
+        let (loss_scale, random_state) = (self.scale_tensor(), self.random_state(traces));
         let scalars = || self.optimizer.scalars(lr, step).tensor(device);
-        let loss_scale = Tensor::from_slice(&[self.loss_scale.scale as f32], &[], device);
-        let random_state = dropout::state(self.options.seed, step, self.accumulated as u64);
-        let random_state = Tensor::from_slice(&random_state, &[2], device);
         let launched = precision.within(|| -> Result<_> {
             if self.gradients.is_none() {
                 let inputs = StepInputs { scalars: scalars(), loss_scale, random_state };
@@ -132,6 +139,30 @@ impl Engine {
             (_, None) => self.accumulated += 1,
         }
         Ok(launched)
+    }
+
+    /// Current scale of the loss.
+    fn scale_tensor(&mut self) -> Tensor {
+        let scale = self.loss_scale.scale;
+        match &self.scale_tensor {
+            Some((known, tensor)) if *known == scale => tensor.clone(),
+            _ => {
+                let tensor = Tensor::from_slice(&[scale as f32], &[], self.device);
+                self.scale_tensor.insert((scale, tensor)).1.clone()
+            }
+        }
+    }
+
+    /// Random state of the next batch. If no function that was traced draws random numbers, it is
+    /// not read, and any state will do.
+    fn random_state(&mut self, traces: &StepTraces<'_>) -> Tensor {
+        let is_traced = traces.single_batch_step.traces() + traces.accumulate_gradients.traces() > 0;
+        if is_traced && !traces.draws.load(Ordering::Relaxed) {
+            let zeros = || Tensor::from_slice(&[0u64, 0], &[2], self.device);
+            return self.unread_state.get_or_insert_with(zeros).clone();
+        }
+        let state = dropout::state(self.options.seed, self.steps + 1, self.accumulated as u64);
+        Tensor::from_slice(&state, &[2], self.device)
     }
 
     /// Launches a step from batches of a callback that receives the index of each. If it returns

@@ -1,6 +1,7 @@
 //! The traced functions of a training step, for any loss.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite::{
     DType, Tensor, trace,
@@ -27,6 +28,8 @@ pub(crate) struct StepTraces<'f> {
     pub apply_gradients: Trace<'f>,
     /// Loss of a batch, in evaluation mode.
     pub loss: Trace<'f>,
+    /// Set when a traced loss draws random numbers. Otherwise the random state is not read.
+    pub draws: Arc<AtomicBool>,
 }
 
 /// Variables that the traced functions read and write, and their settings.
@@ -43,6 +46,8 @@ pub(crate) struct StepFunctions<'f> {
     pub gradients: Option<Arena>,
     /// One per parameter; `None` if all are trainable.
     pub trainable: Option<Vec<bool>>,
+    /// See [`StepTraces::draws`].
+    pub draws: Arc<AtomicBool>,
 }
 
 /// Splits the inputs of a traced function into those of the batch and the last `count`.
@@ -56,8 +61,14 @@ impl<'f> StepFunctions<'f> {
             single_batch_step: self.clone().single_batch_step(),
             accumulate_gradients: self.clone().accumulate_gradients(),
             apply_gradients: self.clone().apply_gradients(),
+            draws: self.draws.clone(),
             loss: self.evaluation_loss(),
         }
+    }
+
+    /// Returns true if the loss is multiplied by a scale, which is an input.
+    fn is_scaled(&self) -> bool {
+        self.options.precision == Precision::F16
     }
 
     /// Returns the scaled loss, its flat gradients and updates of other variables.
@@ -65,7 +76,8 @@ impl<'f> StepFunctions<'f> {
         let GradientInputs { loss_scale, random_state } = inputs;
         let context = Context::training(self.weights.padded_tensors(), random_state.clone());
         let (loss, updates) = (self.loss)(&context, batch);
-        let loss = loss.cast(DType::F32) * loss_scale;
+        self.draws.fetch_or(context.has_drawn(), Ordering::Relaxed);
+        let loss = if self.is_scaled() { loss.cast(DType::F32) * loss_scale } else { loss.cast(DType::F32) };
         let flat = match &self.trainable {
             None => self.weights.gradient(&loss),
             Some(trainable) => self.partial_gradient(&loss, trainable),
@@ -90,10 +102,9 @@ impl<'f> StepFunctions<'f> {
 
     /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient
     /// norm and updates.
-    fn optimizer_step(&self, flat: &Tensor, scale: Tensor, scalars: &Tensor) -> (Tensor, Vec<Update>) {
-        let LearnerOptions { precision, accumulate, .. } = self.options;
-        let unscaled = precision != Precision::F16 && accumulate == 1;
-        let step = self.optimizer.step(&self.parameters, flat, (!unscaled).then_some(&scale), scalars);
+    fn optimizer_step(&self, flat: &Tensor, scale: Option<&Tensor>, scalars: &Tensor) -> (Tensor, Vec<Update>) {
+        let precision = self.options.precision;
+        let step = self.optimizer.step(&self.parameters, flat, scale, scalars);
         let mut updates = step.updates;
         if precision.dtype() != DType::F32 {
             updates.push(self.weights.set(step.parameters.cast(precision.dtype())));
@@ -106,7 +117,7 @@ impl<'f> StepFunctions<'f> {
             let (batch, inputs) = split(inputs, 3);
             let StepInputs { scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
             let (loss, flat, others) = self.gradients(batch, GradientInputs { loss_scale, random_state });
-            let (grad_norm, mut updates) = self.optimizer_step(&flat, loss_scale.clone(), scalars);
+            let (grad_norm, mut updates) = self.optimizer_step(&flat, self.is_scaled().then_some(loss_scale), scalars);
             updates.extend(others);
             Ok((vec![loss, grad_norm], updates))
         })
@@ -126,8 +137,12 @@ impl<'f> StepFunctions<'f> {
             let ApplyInputs { scalars, loss_scale } = ApplyInputs::from_list(inputs)?;
             let Some(sums) = &self.gradients else { return Ok((vec![], vec![])) };
             let flat = sums.get();
-            let scale = loss_scale * self.options.accumulate as f64;
-            let (grad_norm, mut updates) = self.optimizer_step(&flat, scale, scalars);
+            let batches = self.options.accumulate as f64;
+            let scale = match self.is_scaled() {
+                true => loss_scale * batches,
+                false => Tensor::full(batches, &[], DType::F32, flat.device()?),
+            };
+            let (grad_norm, mut updates) = self.optimizer_step(&flat, Some(&scale), scalars);
             // Not multiplied by 0, which would keep values that are not finite.
             updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
             Ok((vec![grad_norm], updates))
