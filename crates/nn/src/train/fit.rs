@@ -213,7 +213,9 @@ impl<'f, A> Fit<'f, A> {
             let mut store = self.checkpoints.as_ref().map(|folder| CheckpointStore::open(folder, keep)).transpose()?;
             let mut state = self.start(batches.fingerprint())?;
             let mut saved_steps = state.optimizer.steps;
-            while state.epoch < self.epochs && !self.is_done(&state) {
+            let max_steps = self.max_steps;
+            let is_stopped = |steps: u64| max_steps.is_some_and(|max| steps >= max);
+            while state.epoch < self.epochs && !self.is_done(&state) && !is_stopped(self.optimizer.steps()) {
                 let mut unread: Option<(u64, PendingStep)> = None;
                 let mut stopped = false;
                 for batch in batches.batches_of(state.epoch, state.batch)? {
@@ -223,7 +225,7 @@ impl<'f, A> Fit<'f, A> {
                     let now = unread.replace((state.batch, pending));
                     self.read(now, &mut state)?;
                     let steps = self.optimizer.steps();
-                    stopped = self.max_steps.is_some_and(|max| steps >= max);
+                    stopped = is_stopped(steps);
                     let due = self.save_every.is_some_and(|every| steps.is_multiple_of(every) && steps > saved_steps);
                     if stopped || due {
                         self.read(unread.take(), &mut state)?;

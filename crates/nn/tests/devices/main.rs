@@ -4,9 +4,12 @@
 //! Tests that need a fresh process start this program again, with a role.
 
 mod generate;
+mod models;
 mod resume;
 mod steps;
 
+#[path = "../models/networks.rs"]
+mod networks;
 #[allow(dead_code)] // what only tests of tensors need
 #[path = "../../../tensor/tests/devices/random.rs"]
 mod random;
@@ -23,7 +26,9 @@ use random::Random;
 type Outcome = Result<(), Failed>;
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 7] = [
+const SUITE: [(&str, Body); 9] = [
+    ("models::training_losses_match_pytorch", models::training_losses_match_pytorch),
+    ("models::resumed_training_is_equal_to_the_bit", models::resumed_training_is_equal_to_the_bit),
     ("resume::resumed_runs_match_uninterrupted_runs", resume::resumed_runs_match_uninterrupted_runs),
     ("steps::memory_is_constant_and_host_overhead_is_small", steps::memory_is_constant_and_host_overhead_is_small),
     (

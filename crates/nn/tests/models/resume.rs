@@ -77,7 +77,9 @@ fn resumed_training_is_equal_to_the_bit() {
     // Each stop is at another place: within and at the ends of epochs.
     for stop in 1..=27 {
         let folder = folder(&format!("stop-{stop}"));
-        fit(Some(&folder), Some(stop), Precision::F32, 1);
+        let (_, stopped) = fit(Some(&folder), Some(stop), Precision::F32, 1);
+        let (_, again) = fit(Some(&folder), Some(stop), Precision::F32, 1);
+        assert_eq!(bits(&again), bits(&stopped), "already stopped after {stop} steps");
         let (resumed, found) = fit(Some(&folder), None, Precision::F32, 1);
         assert_eq!(resumed, report, "stopped after {stop} steps");
         assert_eq!(bits(&found), bits(&tensors), "stopped after {stop} steps");

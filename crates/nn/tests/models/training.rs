@@ -1,26 +1,14 @@
 //! Layers and training against PyTorch: outputs, gradients, running statistics, losses of 30 steps.
 //! `scripts/layer_goldens.py` writes the expected values.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use bornite::{Generator, plan::with_gpu_plans, trace, trace::TensorSpec, var::Update};
 use bornite_nn::Context;
-use bornite_nn::checkpoint::{Tensors, safetensors::Safetensors};
 use bornite_nn::optimizer::{Optimizer, OptimizerKind};
 use bornite_nn::prelude::*;
 
+use crate::networks::{Constructor, batches, below, expected_losses, goldens, models};
+
 const CPU: Device = Device::Cpu(0);
-
-fn goldens(file: &str) -> Tensors {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file);
-    Safetensors::open(path).unwrap().tensors(CPU).unwrap()
-}
-
-/// Tensors below a prefix.
-fn below(all: &Tensors, prefix: &str) -> Tensors {
-    all.iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), value.clone()))).collect()
-}
 
 #[track_caller]
 fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
@@ -30,8 +18,6 @@ fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
     let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(off <= 2e-5 * scale, "{what} is off by {off}: {found:?} and {expected:?}");
 }
-
-type Constructor = fn(&Params) -> Box<dyn Forward + Send + Sync>;
 
 /// Every layer, by the name of its goldens.
 fn layers() -> Vec<(&'static str, Constructor)> {
@@ -92,7 +78,7 @@ fn declare(layer: Constructor) -> (Params, Box<dyn Forward + Send + Sync>) {
 
 #[test]
 fn layers_match_pytorch() {
-    let all = goldens("layers.safetensors");
+    let all = goldens("layers.safetensors", CPU);
     let known: std::collections::BTreeSet<&str> = all.keys().filter_map(|name| name.split('/').next()).collect();
     assert_eq!(known, layers().iter().map(|(name, _)| *name).collect());
     for (name, layer) in layers() {
@@ -142,7 +128,7 @@ fn layers_match_pytorch() {
 /// Gradients of all layers by finite differences in f64.
 #[test]
 fn gradients_of_layers_match_finite_differences() {
-    let all = goldens("layers.safetensors");
+    let all = goldens("layers.safetensors", CPU);
     let generator = Generator::new(3);
     for (name, layer) in layers() {
         let golden = below(&all, &format!("{name}/"));
@@ -184,95 +170,10 @@ fn gradients_of_layers_match_finite_differences() {
     }
 }
 
-#[derive(Module)]
-struct Mlp {
-    fc1: Linear,
-    fc2: Linear,
-}
-
-impl Forward for Mlp {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        self.fc2.forward(&self.fc1.forward(x).relu())
-    }
-}
-
-#[derive(Module)]
-struct Cnn {
-    conv1: Conv2d,
-    norm: BatchNorm,
-    conv2: Conv2d,
-    fc: Linear,
-}
-
-impl Forward for Cnn {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.norm.forward(&self.conv1.forward(x)).relu().max_pool2d([2, 2], (2, 2));
-        self.fc.forward(&self.conv2.forward(&x).relu().flatten(1, -1))
-    }
-}
-
-#[derive(Module)]
-struct Recurrent {
-    lstm: Lstm,
-    fc: Linear,
-}
-
-impl Forward for Recurrent {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        self.fc.forward(&self.lstm.forward(x).slice(1, -1..).squeeze(1))
-    }
-}
-
-#[derive(Module)]
-struct Transformer {
-    table: Embedding,
-    blocks: Vec<TransformerBlock>,
-    norm: LayerNorm,
-    head: Linear,
-}
-
-impl Forward for Transformer {
-    fn forward(&self, x: &Tensor) -> Tensor {
-        let x = self.blocks.iter().fold(self.table.forward(x), |x, block| block.forward(&x));
-        self.head.forward(&self.norm.forward(&x)).flatten(0, 1)
-    }
-}
-
-fn models() -> Vec<(&'static str, Constructor)> {
-    vec![
-        ("mlp", |p| Box::new(Mlp { fc1: Linear::new(&p.at("fc1"), 12, 32), fc2: Linear::new(&p.at("fc2"), 32, 4) })),
-        ("cnn", |p| {
-            Box::new(Cnn {
-                conv1: Conv2d::new(&p.at("conv1"), 1, 6, 3).padding(1),
-                norm: BatchNorm::new(&p.at("norm"), 6),
-                conv2: Conv2d::new(&p.at("conv2"), 6, 8, 3),
-                fc: Linear::new(&p.at("fc"), 8 * 2 * 2, 4),
-            })
-        }),
-        ("lstm", |p| {
-            Box::new(Recurrent { lstm: Lstm::new(&p.at("lstm"), 5, 16), fc: Linear::new(&p.at("fc"), 16, 4) })
-        }),
-        ("transformer", |p| {
-            let block = |n| TransformerBlock::new(&p.at("blocks").at(n), 16, 2).causal(true);
-            Box::new(Transformer {
-                table: Embedding::new(&p.at("table"), 10, 16),
-                blocks: (0..2).map(block).collect(),
-                norm: LayerNorm::new(&p.at("norm"), 16),
-                head: Linear::new(&p.at("head"), 16, 10),
-            })
-        }),
-    ]
-}
-
-/// Batches of a model's goldens.
-fn batches(all: &Tensors, name: &str) -> Vec<Vec<Tensor>> {
-    (0..5).map(|n| vec![all[&format!("{name}/x{n}")].clone(), all[&format!("{name}/y{n}")].clone()]).collect()
-}
-
 #[test]
 fn training_losses_match_pytorch() {
-    let all = goldens("training.safetensors");
-    let expected: BTreeMap<String, Vec<f64>> = serde_json::from_str(include_str!("../goldens/training.json")).unwrap();
+    let all = goldens("training.safetensors", CPU);
+    let expected = expected_losses();
     for (name, model) in models() {
         let params = Params::new(CPU, 0);
         let model = model(&params);
@@ -293,7 +194,7 @@ fn training_losses_match_pytorch() {
 /// A compiled step launches the same kernels as one that is written with arenas and a trace.
 #[test]
 fn compiled_step_has_the_launches_of_a_handwritten_one() {
-    let all = goldens("training.safetensors");
+    let all = goldens("training.safetensors", CPU);
     for ((name, model), device) in models().into_iter().flat_map(|model| [CPU, Device::Interpreter].map(|d| (model, d)))
     {
         let params = Params::new(device, 0);
