@@ -61,6 +61,12 @@ fn gpt_learns_a_text() {
 }
 
 #[test]
+fn model_with_a_custom_kernel_learns() {
+    let losses = numbers(&run("custom_kernel", &[]), "loss ");
+    assert!(losses.len() == 3 && losses[2] < 1e-3, "{losses:?}");
+}
+
+#[test]
 fn mlp_loop_learns() {
     let text = run("mlp_loop", &[]);
     for name in ["adam", "sgd with momentum"] {
