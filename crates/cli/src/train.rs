@@ -178,7 +178,7 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Shows the events of a run.
-struct Display {
+pub struct Display {
     json: bool,
     signals: Signals,
     data_progress: PreparationDisplay,
@@ -191,7 +191,8 @@ struct Display {
 }
 
 impl Display {
-    fn new(json: bool, signals: Signals) -> Display {
+    /// Shows events on stderr or, as JSON, on stdout.
+    pub fn new(json: bool, signals: Signals) -> Display {
         Display {
             json,
             signals,

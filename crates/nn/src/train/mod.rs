@@ -3,11 +3,13 @@
 //! `learner.rs` runs steps and knows nothing about files or time; `prepare.rs` and `run.rs` are the
 //! loop around it. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`,
 //! `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs` estimates memory
-//! and flops. Nothing here prints: callers pass an [`Observer`].
+//! and flops; `benchmark.rs` times steps. Nothing here prints: callers pass an [`Observer`].
 
+mod benchmark;
 mod config;
 mod events;
 mod folder;
+mod gpu_time;
 mod keys;
 mod learner;
 mod metrics;
@@ -19,6 +21,7 @@ mod run;
 mod tuning;
 mod workload;
 
+pub use benchmark::{StepBenchmark, benchmark_steps};
 pub use config::{
     DataSection, ModelSection, OptimizerSection, PositionSetting, RunConfig, ScheduleSection, TrainSection,
 };

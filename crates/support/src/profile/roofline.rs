@@ -67,9 +67,9 @@ impl Roofline {
         (bytes as f64 / self.bytes_per_second).max(flops as f64 / self.peak_flops(unit))
     }
 
-    /// The resource that bounds a call with this traffic and arithmetic, and the fraction of its peak
-    /// that a call of `seconds` achieves; no fraction if the working set fits the cache. `None` if
-    /// neither bytes nor flops are known.
+    /// The resource that bounds a call with this traffic and arithmetic, and the fraction of its
+    /// peak that a call of `seconds` achieves; no fraction if the working set fits the cache. `None`
+    /// if neither bytes nor flops are known.
     pub fn bound(
         &self,
         bytes: Option<f64>,
