@@ -68,8 +68,8 @@ impl Roofline {
     }
 
     /// The resource that bounds a call with this traffic and arithmetic, and the fraction of its
-    /// peak that a call of `seconds` achieves; no fraction if the working set fits the cache. `None`
-    /// if neither bytes nor flops are known.
+    /// peak that a call of `seconds` achieves; no fraction if the working set fits the cache.
+    /// `None` if neither bytes nor flops are known.
     pub fn bound(
         &self,
         bytes: Option<f64>,
