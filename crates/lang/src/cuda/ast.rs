@@ -4,6 +4,7 @@
 use bornite_ir::{Scalar, Value};
 
 use super::lex::{Interner, Symbol};
+use crate::diagnostic::Source;
 use crate::{Diagnostic, SourceSpan};
 
 /// A type as written in the source.
@@ -73,6 +74,52 @@ pub enum TemplateArg {
     Value(Expr),
 }
 
+/// Template arguments as text: `float, 4`.
+pub fn template_args_text(args: &[TemplateArg], names: &Interner, source: &Source) -> String {
+    let text = |arg: &TemplateArg| match arg {
+        TemplateArg::Type(ty) => ty.text(names, source),
+        TemplateArg::Value(value) => value.text(names, source),
+    };
+    args.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+impl TypeName {
+    fn text(&self, names: &Interner, source: &Source) -> String {
+        let base = match &self.base {
+            Base::Void => "void".to_owned(),
+            Base::Auto => "auto".to_owned(),
+            Base::Scalar(Scalar::I8) => "char".to_owned(),
+            Base::Scalar(scalar) => super::types::scalar_name(*scalar).to_owned(),
+            Base::Named(name) => names.text(*name).to_owned(),
+            Base::Template(name, args) => {
+                format!("{}<{}>", names.text(*name), template_args_text(args, names, source))
+            }
+        };
+        let qualifier = if self.constant && self.pointers > 0 { "const " } else { "" };
+        format!("{qualifier}{base}{}", "*".repeat(self.pointers as usize))
+    }
+}
+
+impl Expr {
+    fn text(&self, names: &Interner, source: &Source) -> String {
+        let text = |inner: &Expr| inner.text(names, source);
+        match &self.kind {
+            ExprKind::Number { value, .. } if value.scalar() == Scalar::Bool => (value.bits() != 0).to_string(),
+            ExprKind::Number { value, .. } if value.scalar().is_int() => value.as_i64().to_string(),
+            ExprKind::Name(name) => names.text(*name).to_owned(),
+            ExprKind::Unary(Unary::Minus, a) => format!("-{}", text(a)),
+            ExprKind::Binary(op, a, b) => match op {
+                Binary::Add => format!("({} + {})", text(a), text(b)),
+                Binary::Sub => format!("({} - {})", text(a), text(b)),
+                Binary::Mul => format!("({} * {})", text(a), text(b)),
+                Binary::Div => format!("({} / {})", text(a), text(b)),
+                _ => source.text_of(self.span).split_whitespace().collect::<Vec<_>>().join(" "),
+            },
+            _ => source.text_of(self.span).split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     pub kind: ExprKind,
@@ -88,7 +135,8 @@ pub enum ExprKind {
         value: Value,
         hex: bool,
     },
-    Str,
+    /// A string literal: the text between its quotes, with escape sequences as written.
+    Str(Box<str>),
     /// `nullptr`.
     Null,
     Name(Symbol),
@@ -253,15 +301,22 @@ pub struct File {
     pub aliases: Vec<(Symbol, TypeName)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
-    /// Host declarations that kernels cannot use, with the error to report where one does.
-    pub host_only: Vec<(Symbol, Diagnostic)>,
+    /// Declarations that kernels cannot use, with the error to report where one does.
+    pub unsupported_items: Vec<(Symbol, Diagnostic)>,
 }
 
 impl File {
-    /// Returns the error for using the host-only declaration `name` in a kernel at `line`.
-    pub fn host_only_error(&self, name: Symbol, names: &Interner, line: u32) -> Option<Diagnostic> {
-        let (_, why) = self.host_only.iter().find(|(found, _)| *found == name)?;
-        let used = format!("'{}', used in line {line}, was skipped as host code because of this", names.text(name));
+    /// Returns the error for using an unsupported declaration at `span`.
+    pub fn unsupported_item(
+        &self,
+        name: Symbol,
+        names: &Interner,
+        source: &Source,
+        span: SourceSpan,
+    ) -> Option<Diagnostic> {
+        let (_, why) = self.unsupported_items.iter().find(|(found, _)| *found == name)?;
+        let line = source.line_in_words(span.start, why.span.start);
+        let used = format!("'{}', used in {line}, is not available because of this", names.text(name));
         Some(Diagnostic { hint: Some(used), ..why.clone() })
     }
 }

@@ -49,7 +49,7 @@ impl<'m> Lowering<'m> {
                 // assert(x && "a remark")
                 let mut condition = &args[0];
                 while let ExprKind::Binary(Binary::LogicalAnd, inner, remark) = &condition.kind
-                    && remark.kind == ExprKind::Str
+                    && matches!(remark.kind, ExprKind::Str(_))
                 {
                     condition = inner;
                 }
@@ -88,7 +88,7 @@ impl<'m> Lowering<'m> {
         }
         if !is_math(name) {
             let what = format!("unknown function '{name}'");
-            return self.fail(span, what, "not declared", "define it as a '__device__' function in this file");
+            return self.undeclared(span, what, "define it as a '__device__' function in this file");
         }
         let mut trees = vec![];
         for arg in args {
@@ -99,7 +99,7 @@ impl<'m> Lowering<'m> {
 
     /// Source text of a span, made safe to embed in a string literal.
     pub(super) fn quoted(&self, span: SourceSpan) -> String {
-        let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let text = self.module.source.text_of(span);
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
@@ -351,11 +351,9 @@ impl<'m> Lowering<'m> {
 
     /// Lowers a `printf` of one line.
     pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
-        let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
+        let Some((Expr { kind: ExprKind::Str(text), .. }, rest)) = args.split_first() else {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
-        let quoted = first.span;
-        let text = self.module.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
         let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
             return self.unsupported(
                 span,

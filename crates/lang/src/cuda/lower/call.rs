@@ -118,15 +118,16 @@ impl<'m> Lowering<'m> {
     /// `None`.
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
         let module = self.module;
-        let Some(function) = module.file.unsupported_functions.iter().find(|function| function.name == name) else {
-            return Ok(());
-        };
-        for error in &function.errors {
-            if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
-                self.errors.push(error.clone());
+        let mut done = Ok(());
+        for function in module.file.unsupported_functions.iter().filter(|function| function.name == name) {
+            for error in &function.errors {
+                if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
+                    self.errors.push(error.clone());
+                }
             }
+            done = Err(LowerFailed);
         }
-        Err(LowerFailed)
+        done
     }
 
     /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are

@@ -9,6 +9,7 @@ use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Symbol;
+use crate::cuda::preprocess::undeclared_hint;
 use crate::cuda::types::{CType, promoted};
 use crate::lower::Tree;
 
@@ -53,7 +54,7 @@ impl<'m> Lowering<'m> {
         }
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
-            ExprKind::Str => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
+            ExprKind::Str(_) => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
             ExprKind::Null => Ok(CudaOperand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
@@ -161,12 +162,15 @@ impl<'m> Lowering<'m> {
                 self.fail(span, format!("'{text}' without an axis"), "expected '.x', '.y' or '.z'", "")
             }
             text => {
-                self.check_not_host_only(name, span)?;
+                self.check_supported(name, span)?;
                 if self.module.file.functions.iter().any(|function| function.name == name) {
                     return self.unsupported(span, format!("using function '{text}' as a value"), "call it directly");
                 }
                 let what = format!("'{text}' is not declared");
-                let hint = self.similar(text).map_or_else(String::new, |other| format!("did you mean '{other}'?"));
+                let hint = match self.similar(text) {
+                    Some(other) => format!("did you mean '{other}'?"),
+                    None => undeclared_hint(&self.module.missing_headers, &self.module.source, span, ""),
+                };
                 self.fail(span, what, "unknown name", hint)
             }
         }

@@ -304,7 +304,7 @@ impl<'m> Lowering<'m> {
             self.check_writable(view, span)?;
         }
         if lvalue.constant {
-            let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let text = self.module.source.text_of(span);
             let what = format!("'{text}' is const");
             return self.fail(span, what, "cannot be written", "remove 'const' from its declaration");
         }

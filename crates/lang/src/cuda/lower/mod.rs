@@ -51,8 +51,9 @@ use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::CudaModule;
-use super::ast::{Expr, Function};
+use super::ast::{Expr, Function, TemplateArg};
 use super::lex::Symbol;
+use super::preprocess::undeclared_hint;
 use super::types::CType;
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
@@ -252,11 +253,16 @@ impl<'m> Lowering<'m> {
     pub fn kernel(
         mut self,
         function: &'m Function,
+        instance: Option<&'m [TemplateArg]>,
         bound: &[Option<BoundArg>],
         parts: &'m [View],
     ) -> Result<Lowered, LowerError> {
         self.component_views = parts;
-        let _ = self.write_kernel(function, bound);
+        let _ = match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
+            Some(Ok(bound)) => self.write_kernel(function, &bound),
+            Some(Err(failed)) => Err(failed),
+            None => self.write_kernel(function, bound),
+        };
         if self.needs_wide_index {
             return Err(LowerError::NeedsWideIndex(self.errors));
         }
@@ -324,6 +330,12 @@ impl<'m> Lowering<'m> {
     /// Reports an unsupported construct.
     fn unsupported<T>(&mut self, span: SourceSpan, construct: impl std::fmt::Display, hint: &str) -> LowerResult<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+    }
+
+    /// Reports a name that is not declared.
+    fn undeclared<T>(&mut self, span: SourceSpan, what: String, hint: &str) -> LowerResult<T> {
+        let hint = undeclared_hint(&self.module.missing_headers, &self.module.source, span, hint);
+        self.fail(span, what, "not declared", hint)
     }
 
     /// Runs something that may fail, and discards its errors.

@@ -7,6 +7,7 @@ use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
 use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::{CType, builtin_type};
@@ -153,10 +154,10 @@ impl<'m> Lowering<'m> {
         ty.pointers == 0 && base.pointers == 0 && base.constant
     }
 
-    /// Reports a use of a host-only name.
-    pub(super) fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
-        let line = self.module.source.line(span.start);
-        let Some(why) = self.module.file.host_only_error(name, &self.module.names, line) else { return Ok(()) };
+    /// Reports a use of an item that is not supported.
+    pub(super) fn check_supported(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
+        let CudaModule { file, names, source, .. } = self.module;
+        let Some(why) = file.unsupported_item(name, names, source, span) else { return Ok(()) };
         if self.errors.len() < super::MAX_ERRORS {
             self.errors.push(why);
         }
@@ -187,9 +188,9 @@ impl<'m> Lowering<'m> {
         match builtin_type(self.text(symbol)) {
             Some(ty) => Ok(CType::Value(ty)),
             None => {
-                self.check_not_host_only(symbol, span)?;
+                self.check_supported(symbol, span)?;
                 let what = format!("unknown type '{}'", self.text(symbol));
-                self.fail(span, what, "not declared", "declare the struct or alias before it is used")
+                self.undeclared(span, what, "declare the struct or alias before it is used")
             }
         }
     }

@@ -70,11 +70,11 @@ impl<'m> Lowering<'m> {
                 .filter(|_| !explicit_args.is_empty() || !self.prefers_builtin(name, best, operands))),
             None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
-                let hint = format!("candidates: {}", self.listed(all.iter().copied()));
+                let hint = format!("candidates: {}", self.listed(all.iter().copied(), span));
                 self.fail(span, format!("no matching function for call to '{name}'"), "no matching function", hint)
             }
             None => {
-                let listed = self.listed(viable.iter().map(|one| one.function));
+                let listed = self.listed(viable.iter().map(|one| one.function), span);
                 let hint = format!("cast an argument; candidates: {listed}");
                 self.fail(span, format!("call to '{name}' is ambiguous"), "several candidates match equally well", hint)
             }
@@ -82,16 +82,15 @@ impl<'m> Lowering<'m> {
     }
 
     /// Signatures of functions, for hints.
-    fn listed(&self, all: impl Iterator<Item = usize>) -> String {
+    fn listed(&self, all: impl Iterator<Item = usize>, span: SourceSpan) -> String {
         let text = |param: &Declarator| {
-            let span = param.ty.span;
-            self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
+            self.module.source.text_of(param.ty.span).to_owned()
         };
         let one = |n: usize| {
             let function = &self.module.file.functions[n];
             let params: Vec<String> = function.params.iter().map(text).collect();
-            let line = self.module.source.line(function.span.start);
-            format!("'{}({})' in line {line}", self.text(function.name), params.join(", "))
+            let line = self.module.source.line_in_words(function.span.start, span.start);
+            format!("'{}({})' in {line}", self.text(function.name), params.join(", "))
         };
         all.map(one).collect::<Vec<_>>().join(", ")
     }

@@ -15,7 +15,7 @@ use crate::cuda::lex::{Interner, Symbol};
 pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     each(expr);
     match &expr.kind {
-        ExprKind::Number { .. } | ExprKind::Str | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Number { .. } | ExprKind::Str(_) | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
         ExprKind::Unary(_, a)
         | ExprKind::Member(a, _)
         | ExprKind::Arrow(a, _)

@@ -162,9 +162,9 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<CType> {
         let module = self.module;
         let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
-            self.check_not_host_only(name, span)?;
+            self.check_supported(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
-            return self.fail(span, what, "not declared", "declare the struct before it is used");
+            return self.undeclared(span, what, "declare the struct before it is used");
         };
         let templates = &module.file.structs[n].templates;
         let explicit = self.template_args(templates, args, name, span)?;

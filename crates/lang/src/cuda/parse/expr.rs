@@ -253,21 +253,22 @@ impl Parser<'_> {
     fn primary(&mut self) -> ParseResult<Expr> {
         let span = self.span();
         match self.kind() {
-            TokenKind::Int { value, scalar, hex } => {
+            TokenKind::Int { value, scalar, hex, .. } => {
                 self.advance();
                 self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, value), hex }, span, 0)
             }
-            TokenKind::Float { bits, scalar } => {
+            TokenKind::Float { bits, scalar, .. } => {
                 self.advance();
                 self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, bits), hex: false }, span, 0)
             }
-            TokenKind::Str => {
-                self.advance();
-                while self.kind() == TokenKind::Str {
+            TokenKind::Str(_) => {
+                let mut text = String::new();
+                while let TokenKind::Str(part) = self.kind() {
+                    text += self.names.text(part);
                     self.advance();
                 }
                 let span = span.to(self.last_span());
-                self.make_expr(ExprKind::Str, span, 0)
+                self.make_expr(ExprKind::Str(text.into()), span, 0)
             }
             TokenKind::Reserved(word @ ("true" | "false")) => {
                 self.advance();
@@ -293,10 +294,6 @@ impl Parser<'_> {
                 self.expect(")", "after the operand of a cast")?;
                 let (span, below) = (span.to(self.last_span()), value.depth);
                 self.make_expr(ExprKind::Cast(ty, Box::new(value)), span, below)
-            }
-            TokenKind::UnsupportedMacro(name) => {
-                let what = format!("macro '{}' with '#', '##' or '...'", self.names.text(name));
-                self.unsupported(span, &what, "write out its expansion")
             }
             TokenKind::Reserved("nullptr") => {
                 self.advance();
@@ -359,7 +356,7 @@ impl Parser<'_> {
             );
         }
         if self.is("<") && !self.templates.contains(&name) {
-            self.check_not_host_only(name, start)?;
+            self.check_supported(name, start)?;
             if text.starts_with("tex") || text.starts_with("surf") {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }

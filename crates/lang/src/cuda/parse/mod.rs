@@ -6,6 +6,8 @@
 
 mod aggregate;
 mod expr;
+mod host;
+mod instances;
 mod item;
 mod stmt;
 mod template;
@@ -14,7 +16,8 @@ mod types;
 use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Declarator, Expr, ExprKind, File};
-use super::lex::{Interner, Symbol, Token, TokenKind};
+use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
+use super::preprocess::MissingHeader;
 use super::types::builtin_type;
 use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
@@ -74,12 +77,24 @@ pub struct Parser<'a> {
     /// of the current token.
     in_angles: bool,
     angles_read: usize,
+    /// Errors of invalid tokens, by index.
+    token_errors: &'a [LexError],
+    missing_headers: &'a [MissingHeader],
+    /// Token ranges of host code, which may launch kernels.
+    host_items: Vec<std::ops::Range<usize>>,
     pub errors: Vec<Diagnostic>,
     pub file: File,
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(source: &'a Source, names: &'a Interner, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
+    pub fn new(
+        source: &'a Source,
+        names: &'a Interner,
+        tokens: &'a [Token],
+        token_errors: &'a [LexError],
+        missing_headers: &'a [MissingHeader],
+        unnamed: Symbol,
+    ) -> Parser<'a> {
         Parser {
             source,
             names,
@@ -102,6 +117,9 @@ impl<'a> Parser<'a> {
             forward_declarations: vec![],
             in_angles: false,
             angles_read: 0,
+            token_errors,
+            missing_headers,
+            host_items: vec![],
             errors: vec![],
             file: File::default(),
         }
@@ -146,7 +164,7 @@ impl<'a> Parser<'a> {
     }
 
     fn text(&self, span: SourceSpan) -> &'a str {
-        self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default()
+        self.source.text_of(span)
     }
 
     fn fail<T>(
@@ -157,12 +175,21 @@ impl<'a> Parser<'a> {
         hint: &str,
     ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        let found = self.source.diagnostic(span, message.into(), label.into(), hint);
+        let found = match self.kind() {
+            TokenKind::Invalid(n) => self.token_error(n),
+            _ => self.source.diagnostic(span, message.into(), label.into(), hint),
+        };
         // One error per position: later ones are consequences of the first.
         if self.errors.len() < MAX_ERRORS && self.errors.last().is_none_or(|last| last.span.start != span.start) {
             self.errors.push(found);
         }
         Err(Failed)
+    }
+
+    /// The error of an invalid token.
+    fn token_error(&self, n: u32) -> Diagnostic {
+        let (span, what, hint) = &self.token_errors[n as usize];
+        self.source.diagnostic(*span, what.clone(), String::new(), hint.map(Into::into))
     }
 
     /// Reports an unsupported construct.
@@ -229,9 +256,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reports a use of a host-only name.
-    fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
-        let Some(why) = self.file.host_only_error(name, self.names, self.source.line(span.start)) else {
+    /// Reports a use of an item that is not supported.
+    fn check_supported(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
+        let Some(why) = self.file.unsupported_item(name, self.names, self.source, span) else {
             return Ok(());
         };
         let again = self.errors.iter().any(|error| error.span == why.span && error.message == why.message);

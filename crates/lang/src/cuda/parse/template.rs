@@ -27,7 +27,7 @@ impl Parser<'_> {
         }
     }
 
-    fn template_params(&mut self) -> ParseResult<Vec<TemplateParam>> {
+    pub(super) fn template_params(&mut self) -> ParseResult<Vec<TemplateParam>> {
         self.expect("<", "after 'template'")?;
         let mut all = vec![];
         while !self.is(">") {

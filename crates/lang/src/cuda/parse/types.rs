@@ -5,6 +5,7 @@ use bornite_ir::Scalar;
 use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, TypeName};
 use crate::cuda::lex::TokenKind;
+use crate::cuda::preprocess::undeclared_hint;
 
 impl Parser<'_> {
     /// Returns true if a type starts here.
@@ -27,7 +28,7 @@ impl Parser<'_> {
                 "__shared__" => storage.shared = true,
                 "extern" => {
                     storage.external = true;
-                    if self.ahead(1) == TokenKind::Str {
+                    if matches!(self.ahead(1), TokenKind::Str(_)) {
                         self.advance();
                     }
                 }
@@ -116,12 +117,14 @@ impl Parser<'_> {
     fn named_type(&mut self) -> ParseResult<Base> {
         let (symbol, span) = self.name("a type")?;
         if !self.is_type_name(symbol) {
-            self.check_not_host_only(symbol, span)?;
+            self.check_supported(symbol, span)?;
             if matches!(self.names.text(symbol), "cudaTextureObject_t" | "cudaSurfaceObject_t") {
                 return self.unsupported(span, "a texture or surface object", "pass an array");
             }
             let what = format!("unknown type '{}'", self.names.text(symbol));
-            return self.fail(span, what, "not declared", "declare the struct or alias before it is used");
+            let hint = "declare the struct or alias before it is used";
+            let hint = undeclared_hint(self.missing_headers, self.source, span, hint);
+            return self.fail(span, what, "not declared", &hint);
         }
         if !self.struct_templates.contains(&symbol) {
             return Ok(Base::Named(symbol));
