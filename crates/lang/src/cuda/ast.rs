@@ -33,6 +33,12 @@ pub enum Base {
     Template(Symbol, Vec<TemplateArg>),
 }
 
+/// Operators that can be overloaded; the function is named `operator+`.
+pub const OVERLOADABLE: &[&str] = &[
+    "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=", "+=", "-=", "*=", "/=", "%=",
+    "&=", "|=", "^=", "<<=", ">>=", "=", "()", "[]", "!", "~", "++", "--", "&&", "||", "->", ",",
+];
+
 /// A binary operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Binary {
@@ -55,6 +61,33 @@ pub enum Binary {
     LogicalAnd,
     LogicalOr,
     Comma,
+}
+
+impl Binary {
+    /// Operator in the source.
+    pub fn token(self) -> &'static str {
+        match self {
+            Binary::Add => "+",
+            Binary::Sub => "-",
+            Binary::Mul => "*",
+            Binary::Div => "/",
+            Binary::Rem => "%",
+            Binary::And => "&",
+            Binary::Or => "|",
+            Binary::Xor => "^",
+            Binary::Shl => "<<",
+            Binary::Shr => ">>",
+            Binary::Eq => "==",
+            Binary::Ne => "!=",
+            Binary::Lt => "<",
+            Binary::Le => "<=",
+            Binary::Gt => ">",
+            Binary::Ge => ">=",
+            Binary::LogicalAnd => "&&",
+            Binary::LogicalOr => "||",
+            Binary::Comma => ",",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -156,6 +189,25 @@ pub enum ExprKind {
         templates: Vec<TemplateArg>,
         args: Vec<Expr>,
     },
+    /// `object.f(…)`; `object->f(…)` has a dereferenced object.
+    MethodCall {
+        object: Box<Expr>,
+        name: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
+    /// `S::f(…)`.
+    ScopedCall {
+        scope: TypeName,
+        name: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
+    /// `S::N`.
+    Scoped(TypeName, Symbol),
+    /// A call of an expression: `functor()(…)`.
+    Invoke(Box<Expr>, Vec<Expr>),
+    This,
     Index(Box<Expr>, Box<Expr>),
     Member(Box<Expr>, Symbol),
     Arrow(Box<Expr>, Symbol),
@@ -263,6 +315,26 @@ pub struct Function {
     /// Parameters; those with an initializer have a default argument.
     pub params: Vec<Declarator>,
     pub body: Vec<Stmt>,
+    /// Set for a member function, whose template parameters begin with those of its struct.
+    pub method: Option<Box<Method>>,
+}
+
+/// A member function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Method {
+    /// Name of its struct.
+    pub of: Symbol,
+    pub kind: MethodKind,
+    pub is_const: bool,
+    /// Members that a constructor initializes: `x(1), y{2}`.
+    pub initializers: Vec<(Symbol, SourceSpan, Vec<Expr>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MethodKind {
+    Plain,
+    Static,
+    Constructor,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -277,13 +349,21 @@ pub struct StructItem {
     pub fields: Vec<Declarator>,
     /// Alignments in bytes from `__align__` or `alignas` on fields, by field index.
     pub field_aligns: Vec<(usize, Expr)>,
+    /// Static members with their initializers.
+    pub statics: Vec<Declarator>,
+    /// True if it has a constructor, for the host or for the device: then it is not an aggregate.
+    pub has_constructor: bool,
+    /// A member function that copying or destroying an object would call.
+    pub copy_control: Option<Diagnostic>,
 }
 
 /// A function that uses unsupported constructs. Its errors are reported where it is called.
 #[derive(Clone, Debug)]
 pub struct UnsupportedFunction {
-    /// `None` for an operator.
+    /// `None` if it is not known.
     pub name: Option<Symbol>,
+    /// Struct of a member function.
+    pub method_of: Option<Symbol>,
     pub is_kernel: bool,
     pub span: SourceSpan,
     pub errors: Vec<Diagnostic>,
@@ -299,6 +379,8 @@ pub struct File {
     /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,
+    /// Constants of scoped enums, by enum.
+    pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
     /// Declarations that kernels cannot use, with the error to report where one does.

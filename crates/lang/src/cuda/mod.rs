@@ -84,6 +84,11 @@ impl CudaModule {
         let preprocessed = preprocess::preprocess(&mut source, path, options, &mut names);
         let tokens = lex::strip_attributes(preprocessed.tokens, &names);
         let unnamed = names.intern("");
+        if tokens.iter().any(|token| token.kind == lex::TokenKind::Reserved("operator")) {
+            for token in ast::OVERLOADABLE {
+                names.intern(&format!("operator{token}"));
+            }
+        }
         let mut parser = parse::Parser::new(
             &source,
             &names,

@@ -25,6 +25,12 @@ impl<'m> Lowering<'m> {
             return Ok(tree);
         }
         let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
+            let operands = vec![CudaOperand::Tree(tree.clone())];
+            if let Type::Struct(_) = to
+                && let Some(constructed) = self.call_constructor(to, Some(operands), &[], span)?
+            {
+                return Ok(constructed);
+            }
             let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
             let what = format!("cannot convert '{found}' to '{expected}'");
             return self.fail(span, what, format!("expected '{expected}'"), "");

@@ -182,14 +182,19 @@ impl<'m> Lowering<'m> {
                 let what = format!("const variable '{text}' has no initializer");
                 return self.fail(d.span, what, "no initializer", "initialize it");
             }
+            let default = self.default_value(ty, d.span)?;
             let zeros = self.zeros(ty);
-            return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
+            let local = self.new_local(text, ty, &zeros);
+            if let Some(default) = default {
+                self.assign(local, &default);
+            }
+            return Ok(Binding::Local(local, ty));
         };
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {
                 ([one], _) => self.initializer(one, ty)?,
-                _ => self.construct(args, ty, init.span)?,
+                _ => self.construct_value(args, ty, init.span)?,
             },
             _ if self.cas_initial_read == Some(init.span) => self.atomic_initial_read(init, ty)?,
             _ => self.initializer(init, ty)?,

@@ -1,7 +1,7 @@
 //! Expressions: dispatch by kind, names and operators. Assignments, conversions, members, calls and
 //! the rest have files of their own beside this one.
 
-use bornite_ir::{Op, Scalar, Value};
+use bornite_ir::{Op, Scalar, Type, Value};
 
 use super::index::Index;
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, Projection};
@@ -63,9 +63,28 @@ impl<'m> Lowering<'m> {
             ExprKind::IncDec { delta, is_postfix, lvalue } => self.increment(*delta, *is_postfix, lvalue, expr.span),
             ExprKind::Conditional(condition, a, b) => self.conditional(condition, a, b, expr.span),
             ExprKind::Call { callee, templates, args } => self.call(*callee, templates, args, expr.span),
+            ExprKind::MethodCall { object, name, templates, args } => {
+                self.method_call(object, *name, templates, args, expr.span)
+            }
+            ExprKind::ScopedCall { scope, name, templates, args } => {
+                self.scoped_call(scope, *name, templates, args, expr.span)
+            }
+            ExprKind::Scoped(scope, name) => self.scoped_name(scope, *name, expr.span),
+            ExprKind::Invoke(callee, args) => {
+                let callee = self.operand(callee)?;
+                self.invoke(callee, args, expr.span)
+            }
+            ExprKind::This => self.this_pointer(expr.span),
             ExprKind::Index(base, index) => {
-                let base = self.operand(base)?;
-                self.index_into(base, index, expr.span)
+                let object = self.operand(base)?;
+                if let Some(Type::Struct(_)) = super::overload::value_type(&object) {
+                    let index_operand = self.operand(index)?;
+                    return match self.overloaded("[]", vec![object, index_operand], &[base, index], expr.span)? {
+                        Ok(element) => Ok(element),
+                        Err(_) => self.fail(expr.span, "only arrays and pointers can be indexed", "not an array", ""),
+                    };
+                }
+                self.index_into(object, index, expr.span)
             }
             ExprKind::Member(whole, member) => self.member(whole, *member, expr.span),
             ExprKind::Arrow(pointer, member) => {
@@ -104,28 +123,39 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
-        let binding = match self.lookup(name) {
-            Some(binding) => Some(binding),
-            None => self.global(name, span)?,
+        let binding = match (self.lookup(name), self.this.as_ref().map(|this| this.ty)) {
+            (Some(binding), _) => Some(binding),
+            (None, Some(ty)) => match self.static_member(ty, name, span)? {
+                Some(operand) => return Ok(operand),
+                None => self.global(name, span)?,
+            },
+            (None, None) => self.global(name, span)?,
         };
+        match binding {
+            Some(binding) => self.bound_operand(binding, span),
+            None => self.builtin_constant(name, span),
+        }
+    }
+
+    /// Operand that a name is bound to.
+    pub(super) fn bound_operand(&mut self, binding: Binding, span: SourceSpan) -> LowerResult<CudaOperand> {
         Ok(match binding {
-            Some(Binding::Value(tree)) => CudaOperand::Tree(tree),
-            Some(Binding::Local(local, ty)) => {
+            Binding::Value(tree) => CudaOperand::Tree(tree),
+            Binding::Local(local, ty) => {
                 CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Some(Binding::LocalArray(local_array)) => CudaOperand::LocalArray(local_array, vec![]),
-            Some(Binding::ConstArray(table)) => CudaOperand::ConstArray(table, vec![]),
-            Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
-            Some(Binding::Pointer(pointer)) => CudaOperand::Pointer(pointer),
-            Some(Binding::MovingPointer(pointer, local)) => {
+            Binding::LocalArray(local_array) => CudaOperand::LocalArray(local_array, vec![]),
+            Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
+            Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
+            Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
+            Binding::MovingPointer(pointer, local) => {
                 let at = self.w.b.read(local);
                 CudaOperand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })
             }
-            Some(Binding::Lvalue(lvalue)) => CudaOperand::Lvalue(lvalue),
-            Some(Binding::Address(lvalue)) => CudaOperand::Address(lvalue),
-            Some(Binding::Poison) => return Err(LowerFailed),
-            Some(Binding::Type(_)) => return self.fail(span, "expected a value, found a type", "", ""),
-            None => return self.builtin_constant(name, span),
+            Binding::Lvalue(lvalue) => CudaOperand::Lvalue(lvalue),
+            Binding::Address(lvalue) => CudaOperand::Address(lvalue),
+            Binding::Poison => return Err(LowerFailed),
+            Binding::Type(_) => return self.fail(span, "expected a value, found a type", "", ""),
         })
     }
 
@@ -196,6 +226,18 @@ impl<'m> Lowering<'m> {
             }
             _ => {}
         }
+        let token = match op {
+            Unary::Minus => "-",
+            Unary::Plus => "+",
+            Unary::Not => "!",
+            _ => "~",
+        };
+        if self.overloads(token) && self.attempted_type(inner).is_some_and(Self::is_class) {
+            let operand = self.operand(inner)?;
+            if let Ok(result) = self.overloaded(token, vec![operand], &[inner], span)? {
+                return Ok(result);
+            }
+        }
         if op == Unary::Not {
             let condition = self.condition(inner)?;
             return Ok(CudaOperand::Tree(Tree::op(Op::Not, vec![condition])));
@@ -255,7 +297,24 @@ impl<'m> Lowering<'m> {
             Binary::LogicalAnd | Binary::LogicalOr => return self.logical(op, a, b),
             _ => {}
         }
-        let left = self.operand(a)?;
+        let mut left = self.operand(a)?;
+        let mut evaluated = None;
+        if let Some(ty) = super::overload::value_type(&left)
+            && self.overloads(op.token())
+        {
+            // Operators may take objects by reference.
+            if !Self::is_class(ty) {
+                left = CudaOperand::Tree(self.value_of(left, a.span)?);
+            }
+            let right = self.operand(b)?;
+            match self.overloaded(op.token(), vec![left, right], &[a, b], span)? {
+                Ok(result) => return Ok(result),
+                Err(mut operands) => {
+                    evaluated = operands.pop();
+                    left = operands.pop().unwrap_or(CudaOperand::Void);
+                }
+            }
+        }
         if let CudaOperand::Pointer(pointer) = left {
             return self.pointer_arithmetic(op, pointer, b, span);
         }
@@ -274,7 +333,10 @@ impl<'m> Lowering<'m> {
             return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }
         let left = self.value_of(left, a.span)?;
-        let right = self.operand(b)?;
+        let right = match evaluated {
+            Some(right) => right,
+            None => self.operand(b)?,
+        };
         if let (CudaOperand::Pointer(pointer), Binary::Add) = (&right, op) {
             if pointer.has_rows() {
                 return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");

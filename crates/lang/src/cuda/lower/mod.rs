@@ -11,6 +11,7 @@
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
+//! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
 //! | memory layout of structs | `layout.rs` |
 //! | queries on syntax | `scan.rs` |
@@ -35,7 +36,9 @@ mod layout;
 mod lvalue;
 mod math;
 mod member;
+mod method;
 mod names;
+mod operator;
 mod overload;
 mod parallel_for;
 mod printer_functions;
@@ -59,6 +62,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+use method::ThisObject;
 pub(super) use scan::pure_functions;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].
@@ -157,6 +161,8 @@ pub(super) struct Lowering<'m> {
     assigned: Rc<HashSet<Symbol>>,
     control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
+    /// Object of the member function being inlined.
+    this: Option<ThisObject>,
     code: CodeKind,
     /// Number of enclosing loops in the code being emitted.
     loops: usize,
@@ -224,6 +230,7 @@ impl<'m> Lowering<'m> {
             assigned: Rc::new(HashSet::new()),
             control_scopes: vec![],
             inlines: vec![],
+            this: None,
             code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],

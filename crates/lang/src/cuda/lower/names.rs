@@ -43,7 +43,7 @@ impl<'m> Lowering<'m> {
         Ok(Some(binding))
     }
 
-    fn declare_global(&mut self, d: &'m Declarator, storage: Storage, span: SourceSpan) -> LowerResult<Binding> {
+    pub(super) fn declare_global(&mut self, d: &'m Declarator, storage: Storage, span: SourceSpan) -> LowerResult<Binding> {
         if storage.shared {
             return self.declare_shared(storage, d);
         }
@@ -201,6 +201,10 @@ impl<'m> Lowering<'m> {
             return Ok(*ty);
         }
         let item = &self.module.file.structs[n];
+        if let Some(why) = &item.copy_control {
+            self.errors.push(why.clone());
+            return Err(LowerFailed);
+        }
         if self.instantiating_structs.contains(&n) {
             return self.unsupported(item.span, "a struct that contains itself", "");
         }
@@ -226,13 +230,6 @@ impl<'m> Lowering<'m> {
         let item = &self.module.file.structs[n];
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
-            if field.init.is_some() {
-                return self.unsupported(
-                    field.span,
-                    "a default member initializer",
-                    "set it where the struct is created",
-                );
-            }
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
                 return self.unsupported(
                     field.span,
@@ -246,8 +243,9 @@ impl<'m> Lowering<'m> {
             let taken = |name: &str| item.fields.iter().any(|other| self.text(other.name) == name);
             fields.push((unmangled(self.text(field.name), self.request.round_trip, taken), ty));
         }
+        // An object of a struct without fields has one byte.
         if fields.is_empty() {
-            return self.unsupported(item.span, "an empty struct", "");
+            fields.push(("empty".into(), bornite_ir::Scalar::U8.into()));
         }
         Ok(fields)
     }

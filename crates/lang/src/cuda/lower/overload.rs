@@ -13,7 +13,7 @@ use crate::cuda::types::{CType, promoted};
 
 /// Rank of an argument conversion, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ConversionRank {
+pub(super) enum ConversionRank {
     Exact,
     /// Exact apart from added `const`.
     Qualified,
@@ -52,6 +52,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn overload(
         &mut self,
         all: &[usize],
+        outer: &[BoundArg],
         explicit_args: &'m [TemplateArg],
         operands: &[CudaOperand],
         callee: Symbol,
@@ -60,7 +61,7 @@ impl<'m> Lowering<'m> {
         let name = self.text(callee);
         let mut viable = vec![];
         for &function in all {
-            if let Some(ranks) = self.conversion_ranks(function, explicit_args, operands, span) {
+            if let Some(ranks) = self.conversion_ranks(function, outer, explicit_args, operands, span) {
                 viable.push(Candidate { function, ranks });
             }
         }
@@ -96,18 +97,19 @@ impl<'m> Lowering<'m> {
     }
 
     /// Conversion rank of each argument; `None` if the function is not viable.
-    fn conversion_ranks(
+    pub(super) fn conversion_ranks(
         &mut self,
         n: usize,
+        outer: &[BoundArg],
         explicit_args: &'m [TemplateArg],
         operands: &[CudaOperand],
         span: SourceSpan,
     ) -> Option<Vec<ConversionRank>> {
         let function = &self.module.file.functions[n];
         let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
-        let bound = self.attempt(|lower| lower.template_arguments(function, explicit_args, operands, span))?;
+        let bound = self.attempt(|lower| lower.template_arguments(function, outer, explicit_args, operands, span))?;
         let deducible =
-            || function.templates.iter().zip(&bound).skip(explicit_args.len()).filter(|(param, _)| param.is_type());
+            || function.templates.iter().zip(&bound).skip(outer.len() + explicit_args.len()).filter(|(param, _)| param.is_type());
         for (param, operand) in function.params.iter().zip(operands) {
             let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
             if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {
@@ -157,7 +159,7 @@ impl<'m> Lowering<'m> {
     }
 }
 
-fn value_type(operand: &CudaOperand) -> Option<Type> {
+pub(super) fn value_type(operand: &CudaOperand) -> Option<Type> {
     match operand {
         CudaOperand::Tree(tree) => Some(tree.ty),
         CudaOperand::Lvalue(lvalue) => Some(lvalue.ty),

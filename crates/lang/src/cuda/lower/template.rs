@@ -97,10 +97,12 @@ impl<'m> Lowering<'m> {
         Ok(bound)
     }
 
-    /// Template arguments of a call: explicit ones, deduced ones, defaults.
+    /// Template arguments of a call: those of the struct of a member function (`outer`), explicit
+    /// ones, deduced ones, defaults.
     pub(super) fn template_arguments(
         &mut self,
         function: &'m Function,
+        outer: &[BoundArg],
         args: &'m [TemplateArg],
         operands: &[CudaOperand],
         span: SourceSpan,
@@ -108,7 +110,9 @@ impl<'m> Lowering<'m> {
         if function.templates.is_empty() {
             return Ok(vec![]);
         }
-        let mut explicit = self.template_args(&function.templates, args, function.name, span)?;
+        let (_, own) = function.templates.split_at(outer.len().min(function.templates.len()));
+        let mut explicit: Vec<Option<BoundArg>> = outer.iter().copied().map(Some).collect();
+        explicit.extend(self.template_args(own, args, function.name, span)?);
         for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
         {
             let deduce_from = |(p, operand): (&Declarator, &CudaOperand)| self.deduce(param, p, operand);

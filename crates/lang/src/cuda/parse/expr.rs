@@ -4,7 +4,7 @@ use bornite_ir::Value;
 
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TemplateArg, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
 
 /// Precedence of a binary operator, and the operator.
@@ -220,10 +220,20 @@ impl Parser<'_> {
                 }
                 "." | "->" => {
                     self.advance();
-                    let (member, _) = self.name("a member")?;
-                    if self.is("(") {
+                    self.take("template");
+                    let (member, _) =
+                        if self.is("operator") { self.operator_name()? } else { self.name("a member")? };
+                    if let Some((templates, args)) = self.call_after_name(member)? {
                         let span = start.to(self.last_span());
-                        return self.unsupported(span, "a member function call", "write a '__device__' function");
+                        let deepest = args.iter().map(|arg| arg.depth).max().unwrap_or(0).max(below);
+                        let object = match token {
+                            "." => left,
+                            _ => self.make_expr(ExprKind::Unary(Unary::Deref, Box::new(left)), start, below)?,
+                        };
+                        let object = Box::new(object);
+                        let kind = ExprKind::MethodCall { object, name: member, templates, args };
+                        left = self.make_expr(kind, span, deepest + 1)?;
+                        continue;
                     }
                     if token == "." {
                         ExprKind::Member(Box::new(left), member)
@@ -240,8 +250,12 @@ impl Parser<'_> {
                     }
                 }
                 "(" => {
-                    let span = start.to(self.span());
-                    return self.unsupported(span, "a call through an expression", "");
+                    self.advance();
+                    let args = self.nested(|p| p.list(")"))?;
+                    let deepest = args.iter().map(|arg| arg.depth).max().unwrap_or(0).max(below);
+                    let span = start.to(self.last_span());
+                    left = self.make_expr(ExprKind::Invoke(Box::new(left), args), span, deepest)?;
+                    continue;
                 }
                 _ => return Ok(left),
             };
@@ -306,7 +320,11 @@ impl Parser<'_> {
             TokenKind::Reserved(word @ ("new" | "delete")) => {
                 self.unsupported(span, &format!("'{word}'"), "pass memory to the kernel from the host")
             }
-            TokenKind::Reserved(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
+            TokenKind::Reserved("this") => {
+                self.advance();
+                self.make_expr(ExprKind::This, span, 0)
+            }
+            TokenKind::Reserved(word @ ("throw" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
                 self.unsupported(span, &format!("'{word}'"), "")
             }
             _ if self.at_type() => self.construct_expr(),
@@ -322,6 +340,18 @@ impl Parser<'_> {
     fn construct_expr(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         let ty = self.base_type()?;
+        if self.take("::") {
+            self.take("template");
+            let (name, _) = self.name("a member")?;
+            let call = self.call_after_name(name)?;
+            let span = start.to(self.last_span());
+            let below = call.iter().flat_map(|(_, args)| args).map(|arg| arg.depth).max().unwrap_or(0);
+            let kind = match call {
+                Some((templates, args)) => ExprKind::ScopedCall { scope: ty, name, templates, args },
+                None => ExprKind::Scoped(ty, name),
+            };
+            return self.make_expr(kind, span, below);
+        }
         let args = if self.take("(") {
             self.list(")")?
         } else if self.is("{") {
@@ -333,6 +363,20 @@ impl Parser<'_> {
         let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
         let span = start.to(self.last_span());
         self.make_expr(ExprKind::Construct(ty, args), span, below)
+    }
+
+    /// Parses the template arguments and arguments of a call after its name; `None` if it is not a
+    /// call.
+    fn call_after_name(&mut self, name: Symbol) -> ParseResult<Option<(Vec<TemplateArg>, Vec<Expr>)>> {
+        let mut templates = vec![];
+        if self.is("<") && self.templates.contains(&name) {
+            templates = self.template_args()?;
+        }
+        if !self.take("(") {
+            return Ok(None);
+        }
+        let args = self.nested(|p| p.list(")"))?;
+        Ok(Some((templates, args)))
     }
 
     /// Parses a name or a call.

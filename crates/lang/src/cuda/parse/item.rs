@@ -1,9 +1,10 @@
 //! Parses the items of a file: kernels, device functions, globals. Host code is skipped; host
 //! declarations that a kernel cannot use are recorded with the reason.
 
+use super::method::Signature;
 use super::{NOT_IN_SUBSET, ParseResult, Parser};
 use crate::Diagnostic;
-use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName, UnsupportedFunction};
+use crate::cuda::ast::{Base, Function, Method, MethodKind, Storage, TemplateParam, TypeName, UnsupportedFunction};
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
 impl Parser<'_> {
@@ -113,8 +114,8 @@ impl Parser<'_> {
         let item = &self.tokens[start..end];
         let head: Vec<Token> = self.head_of(start, end);
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
-        let name = self.declared_name(start, end);
         let is_operator = has("operator");
+        let name = if is_operator { self.operator_in(&head) } else { self.declared_name(start, end) };
         let is_whole = item.last().is_some_and(|last| matches!(last.kind, TokenKind::Reserved("}")));
         let named = |two: &[Token]| {
             two[1].kind == TokenKind::Reserved("(") && name.is_some_and(|name| two[0].kind == TokenKind::Name(name))
@@ -123,7 +124,7 @@ impl Parser<'_> {
         let is_kernel = has("__global__");
         if is_kernel || !is_aggregate && (is_operator || is_whole && head.windows(2).any(named)) {
             let span = self.tokens[start].span;
-            let function = UnsupportedFunction { name: name.filter(|_| !is_operator), is_kernel, span, errors };
+            let function = UnsupportedFunction { name, method_of: None, is_kernel, span, errors };
             return self.file.unsupported_functions.push(function);
         }
         let names = if is_aggregate { name.into_iter().collect() } else { declarator_names(&head) };
@@ -176,7 +177,7 @@ impl Parser<'_> {
     }
 
     /// Index of the token after the item here.
-    fn item_end(&self) -> usize {
+    pub(super) fn item_end(&self) -> usize {
         let (mut depth, mut assigned) = (0usize, false);
         for n in self.at + self.template_header_len(self.at)..self.tokens.len() {
             match self.tokens[n].kind {
@@ -185,7 +186,10 @@ impl Parser<'_> {
                 TokenKind::Reserved("=") if depth == 0 => assigned = true,
                 TokenKind::Reserved("}") => {
                     depth = depth.saturating_sub(1);
-                    if depth == 0 && !assigned {
+                    // `Pair(int v) : a{v}, b{v} { … }`.
+                    let next = self.tokens.get(n + 1).map(|token| token.kind);
+                    let continues = matches!(next, Some(TokenKind::Reserved("," | "{")));
+                    if depth == 0 && !assigned && !continues {
                         return self.after_semicolon(n + 1);
                     }
                 }
@@ -214,7 +218,7 @@ impl Parser<'_> {
 
     /// Tokens of an item before its body or initializer, without template parameters and alignment
     /// specifiers.
-    fn head_of(&self, start: usize, end: usize) -> Vec<Token> {
+    pub(super) fn head_of(&self, start: usize, end: usize) -> Vec<Token> {
         let mut out: Vec<Token> = vec![];
         let mut at = (start + self.template_header_len(start)).min(end);
         while at < end {
@@ -290,8 +294,10 @@ impl Parser<'_> {
     fn item(&mut self) -> ParseResult<()> {
         let start = self.span();
         match self.kind() {
-            TokenKind::Reserved("struct") if self.defines_struct() => self.struct_item(vec![]),
-            TokenKind::Reserved("typedef") if self.ahead(1) == TokenKind::Reserved("struct") => {
+            TokenKind::Reserved("struct" | "class") if self.defines_struct() => self.struct_item(vec![]),
+            TokenKind::Reserved("typedef")
+                if self.ahead(1) == TokenKind::Reserved("struct") && self.has_brace(self.at + 2) =>
+            {
                 self.advance();
                 self.struct_item(vec![])
             }
@@ -315,9 +321,7 @@ impl Parser<'_> {
                 Ok(())
             }
             TokenKind::Reserved("enum") => self.enum_item(),
-            TokenKind::Reserved(word @ ("union" | "class")) => {
-                self.unsupported(start, &format!("'{word}'"), "write a struct without functions")
-            }
+            TokenKind::Reserved("union") => self.unsupported(start, "'union'", "write a struct"),
             TokenKind::Reserved("template") => self.template(),
             _ => self.function_or_global(vec![], false),
         }
@@ -360,9 +364,17 @@ impl Parser<'_> {
             return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
         };
         let ty = self.pointers(base.clone())?;
-        if self.is("operator") {
-            let span = self.span();
-            return self.unsupported(span, "an overloaded operator", "write a named function");
+        if self.is("operator") && !specialization {
+            let (name, span) = self.operator_name()?;
+            let signature = Signature { name, span, templates, storage, result: ty };
+            if let Some(function) = self.method_rest(signature, None)? {
+                self.check_not_redefined(&function)?;
+                self.file.functions.push(function);
+            }
+            return Ok(());
+        }
+        if let Some(of) = self.out_of_class_struct() {
+            return self.out_of_class_method(of, templates, storage, ty);
         }
         let follows = if specialization { "<" } else { "(" };
         if !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows) {
@@ -430,14 +442,56 @@ impl Parser<'_> {
             result: ty,
             params,
             body,
+            method: None,
         };
         self.check_not_redefined(&function)?;
         self.file.functions.push(function);
         Ok(())
     }
 
+    /// The struct of a member function that is defined outside of it: `S::f(`, `S<T>::f(`.
+    fn out_of_class_struct(&self) -> Option<Symbol> {
+        let TokenKind::Name(name) = self.kind() else { return None };
+        let is_struct = self.file.structs.iter().any(|item| item.name == name);
+        let mut at = 1;
+        if self.ahead(1) == TokenKind::Reserved("<") {
+            while !matches!(self.ahead(at), TokenKind::Reserved(">" | ";" | "{" | "(") | TokenKind::End) {
+                at += 1;
+            }
+            at += 1;
+        }
+        (is_struct && self.ahead(at) == TokenKind::Reserved("::")).then_some(name)
+    }
+
+    /// Parses a member function outside of its struct.
+    fn out_of_class_method(
+        &mut self,
+        of: Symbol,
+        templates: Vec<TemplateParam>,
+        storage: Storage,
+        result: TypeName,
+    ) -> ParseResult<()> {
+        while !self.take("::") {
+            self.advance();
+        }
+        let (name, span) = if self.is("operator") { self.operator_name()? } else { self.name("a function")? };
+        let outer = self.current_struct.replace((of, templates.clone()));
+        let method = Method { of, kind: MethodKind::Plain, is_const: false, initializers: vec![] };
+        let signature = Signature { name, span, templates, storage, result };
+        let function = self.method_rest(signature, Some(method));
+        self.current_struct = outer;
+        self.file.functions.extend(function?);
+        Ok(())
+    }
+
+    /// Returns true if a brace follows before the end of the statement at `at`.
+    fn has_brace(&self, at: usize) -> bool {
+        let rest = self.tokens[at.min(self.tokens.len())..].iter().map(|token| token.kind);
+        rest.take_while(|kind| *kind != TokenKind::Reserved(";")).any(|kind| kind == TokenKind::Reserved("{"))
+    }
+
     /// Parses the parameters of a function, including the parentheses.
-    fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
+    pub(super) fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
         self.expect("(", "after the name of a function")?;
         let mut params = vec![];
         while !self.is(")") {
@@ -465,8 +519,10 @@ impl Parser<'_> {
             let constant = ty.constant && (ty.pointers > 0 || ty.reference);
             (ty.base.clone(), ty.pointers, ty.reference, constant)
         };
+        let owner = |function: &Function| function.method.as_ref().map(|method| (method.of, method.is_const));
         let alike = |old: &Function| {
-            old.params.len() == new.params.len()
+            owner(old) == owner(new)
+                && old.params.len() == new.params.len()
                 && old.templates.len() == new.templates.len()
                 && old.specialization.is_none()
                 && new.specialization.is_none()

@@ -8,6 +8,7 @@ mod aggregate;
 mod expr;
 mod host;
 mod instances;
+mod method;
 mod item;
 mod stmt;
 mod template;
@@ -15,7 +16,7 @@ mod types;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::ast::{Declarator, Expr, ExprKind, File};
+use super::ast::{Declarator, Expr, ExprKind, File, TemplateParam};
 use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
 use super::preprocess::MissingHeader;
 use super::types::builtin_type;
@@ -60,6 +61,8 @@ pub struct Parser<'a> {
     templates: HashSet<Symbol>,
     /// Names of struct templates.
     struct_templates: HashSet<Symbol>,
+    /// The struct whose members are being parsed, with its template parameters.
+    current_struct: Option<(Symbol, Vec<TemplateParam>)>,
     /// Names of namespaces, all of which are treated as one.
     namespaces: HashSet<Symbol>,
     /// Current limit of `#pragma pack` in bytes, and those saved by `push`.
@@ -108,6 +111,7 @@ impl<'a> Parser<'a> {
             function_names: HashSet::new(),
             templates: HashSet::new(),
             struct_templates: HashSet::new(),
+            current_struct: None,
             namespaces: HashSet::new(),
             pack: None,
             packs: vec![],

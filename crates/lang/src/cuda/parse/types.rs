@@ -13,7 +13,7 @@ impl Parser<'_> {
         match self.kind() {
             TokenKind::Reserved(
                 "void" | "bool" | "char" | "short" | "int" | "long" | "signed" | "unsigned" | "float" | "double"
-                | "auto" | "const" | "constexpr" | "volatile" | "struct" | "typename" | "enum",
+                | "auto" | "const" | "constexpr" | "volatile" | "struct" | "class" | "typename" | "enum",
             ) => true,
             _ => matches!(self.ahead(self.scope_prefix_len()), TokenKind::Name(symbol) if self.is_type_name(symbol)),
         }
@@ -64,7 +64,7 @@ impl Parser<'_> {
         loop {
             match self.kind() {
                 TokenKind::Reserved("const" | "constexpr") => constant = true,
-                TokenKind::Reserved("volatile" | "typename" | "struct" | "__restrict__") => {}
+                TokenKind::Reserved("volatile" | "typename" | "struct" | "class" | "enum" | "__restrict__") => {}
                 TokenKind::Reserved("long") => longs += 1,
                 TokenKind::Reserved("short") => short = true,
                 TokenKind::Reserved("unsigned") => unsigned = true,
@@ -130,6 +130,9 @@ impl Parser<'_> {
             return Ok(Base::Named(symbol));
         }
         if !self.is("<") {
+            if let Some(own) = self.injected_name(symbol) {
+                return Ok(own);
+            }
             let what = format!("struct template '{}' needs arguments", self.names.text(symbol));
             return self.fail(span, what, "missing template arguments", "write them: 'Pair<float>'");
         }
