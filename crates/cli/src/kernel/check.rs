@@ -52,15 +52,26 @@ pub fn check(paths: &[PathBuf], options: &PreprocessorArgs, json: bool) -> Resul
     for path in paths {
         let mut files = vec![];
         collect_files(path, true, &mut files)?;
-        // Headers come last: those that a checked file includes are checked there.
-        files.sort_by_key(|file| cuda::is_header(file));
-        let (mut included, before) = (vec![], counts.kernels);
+        let before = counts.kernels;
+        // A file that another one of the folder includes is checked there, where its macros and
+        // types are known.
+        let mut results: Vec<FileResult> = vec![];
         for file in &files {
-            let is_included = || file.canonicalize().is_ok_and(|file| included.contains(&file));
-            if path.is_dir() && cuda::is_header(file) && is_included() {
-                continue;
+            let result = check_file(file, options)?;
+            match path.is_dir() {
+                true => results.push(result),
+                false => report_file(&result, json, &mut counts)?,
             }
-            check_file(file, options, json, &mut counts, &mut included)?;
+        }
+        let canonical: Vec<Option<PathBuf>> = results.iter().map(|one| one.file.canonicalize().ok()).collect();
+        for (n, result) in results.iter().enumerate() {
+            let includes = |a: usize, b: usize| {
+                canonical[b].as_ref().is_some_and(|file| a != b && results[a].included.contains(file))
+            };
+            let is_included = (0..results.len()).any(|other| includes(other, n) && !includes(n, other));
+            if !is_included {
+                report_file(result, json, &mut counts)?;
+            }
         }
         // No output would look like success; JSON lines describe kernels only.
         if counts.kernels == before && !json {
@@ -70,32 +81,41 @@ pub fn check(paths: &[PathBuf], options: &PreprocessorArgs, json: bool) -> Resul
     Ok(if counts.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Checks a file's kernels and prints the results; adds the files that it includes to `included`.
-fn check_file(
-    file: &Path,
-    options: &PreprocessorArgs,
-    json: bool,
-    counts: &mut Counts,
-    included: &mut Vec<PathBuf>,
-) -> Result<(), Failure> {
-    if cuda::is_cuda(file) || python::is_python(file) {
-        let checked = match cuda::is_cuda(file) {
-            true => cuda::check(file, options, included),
-            false => python::check(file),
-        };
-        return match checked {
-            Ok(checked) => report_kernels(file, checked, json, counts),
-            Err(error) => report_unreadable(file, &error, json, counts),
-        };
-    }
-    let found = match source::read(file) {
-        Ok(found) => found,
-        Err(error) => vec![(1, Err(error))],
+/// Results for the kernels of one file.
+struct FileResult {
+    file: PathBuf,
+    /// Canonical paths of the files that it includes.
+    included: Vec<PathBuf>,
+    checked: Result<FileKernels, Failure>,
+}
+
+enum FileKernels {
+    Source(Vec<CheckedKernel>),
+    Ir(Vec<source::ParsedKernel>),
+}
+
+fn check_file(file: &Path, options: &PreprocessorArgs) -> Result<FileResult, Failure> {
+    let mut included = vec![];
+    let checked = match () {
+        () if cuda::is_cuda(file) => cuda::check(file, options, &mut included).map(FileKernels::Source),
+        () if python::is_python(file) => python::check(file).map(FileKernels::Source),
+        () => source::read(file).map(FileKernels::Ir),
+    };
+    Ok(FileResult { file: file.into(), included, checked })
+}
+
+/// Prints the results of a file.
+fn report_file(result: &FileResult, json: bool, counts: &mut Counts) -> Result<(), Failure> {
+    let file = &result.file;
+    let found = match &result.checked {
+        Ok(FileKernels::Source(checked)) => return report_kernels(file, checked, json, counts),
+        Err(error) => return report_unreadable(file, error, json, counts),
+        Ok(FileKernels::Ir(found)) => found,
     };
     for (line, result) in found {
         counts.kernels += 1;
         counts.failed += result.is_err() as usize;
-        let text = match (&result, json) {
+        let text = match (result, json) {
             (Ok(kernel), true) => json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string(),
             (Err(error), true) => {
                 json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
@@ -144,15 +164,15 @@ fn collect_files(path: &Path, explicit: bool, files: &mut Vec<PathBuf>) -> Resul
 }
 
 /// Prints the results for the kernels of a source file.
-fn report_kernels(file: &Path, checked: Vec<CheckedKernel>, json: bool, counts: &mut Counts) -> Result<(), Failure> {
+fn report_kernels(file: &Path, checked: &[CheckedKernel], json: bool, counts: &mut Counts) -> Result<(), Failure> {
     let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
     for one in checked {
         counts.kernels += 1;
         counts.failed += matches!(one.outcome, CheckOutcome::Errors(_)) as usize;
         let text = match json {
-            true => json_line(file, &one).to_string(),
+            true => json_line(file, one).to_string(),
             // Several instances of one kernel are told apart by their names.
-            false => text_of(file, &one, lines.iter().filter(|&&other| other == one.line).count() > 1),
+            false => text_of(file, one, lines.iter().filter(|&&other| other == one.line).count() > 1),
         };
         print(&format!("{text}\n"))?;
     }

@@ -28,7 +28,16 @@ impl<'m> Lowering<'m> {
         }
         if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
             self.check_arg_count(name, args, vector.component_count(&[]), span)?;
-            return Ok(CudaOperand::Tree(self.construct(args, vector, span)?));
+            // Arguments of a function are converted, also where braces would not allow it.
+            let scalar = vector.element().unwrap_or(Scalar::F32);
+            let mut parts = vec![];
+            for arg in args {
+                parts.push(self.initializer(arg, scalar.into())?);
+            }
+            let whole = Tree::vectorized(&parts, vector);
+            return Ok(CudaOperand::Tree(whole.unwrap_or_else(|| {
+                Tree::of(Node::Algebra(bornite_ir::AlgebraOp::Construct, 0, parts), vector)
+            })));
         }
         if let Some(done) = self.sync_function(name, args, span)? {
             return Ok(done);
@@ -65,6 +74,10 @@ impl<'m> Lowering<'m> {
                     format!("'{name}' in a kernel"),
                     "pass memory to the kernel, copy in a loop",
                 );
+            }
+            "is_same" | "is_same_v" | "is_floating_point" | "is_floating_point_v" | "is_integral" | "is_integral_v"
+            | "is_signed" | "is_signed_v" | "is_unsigned" | "is_unsigned_v" | "is_pointer" | "is_pointer_v" => {
+                return self.type_trait(name, templates, span);
             }
             "numeric_limits" => return self.numeric_limit(templates, args, span),
             "sincosf" | "sincos" | "__sincosf" | "sincospif" => return self.sincos(name, args, span),
@@ -298,6 +311,33 @@ impl<'m> Lowering<'m> {
             self.write(&lvalue, value, arg.span)?;
         }
         Ok(CudaOperand::Void)
+    }
+
+    /// `is_same_v<T, U>` and similar.
+    fn type_trait(&mut self, name: &str, templates: &'m [TemplateArg], span: SourceSpan) -> LowerResult<CudaOperand> {
+        let mut types = vec![];
+        for arg in templates {
+            match arg {
+                TemplateArg::Type(ty) => types.push((self.c_type(ty)?, ty.constant, ty.reference)),
+                TemplateArg::Value(value) => return self.fail(value.span, "expected a type", "a value", ""),
+            }
+        }
+        let scalar = |ty: CType| match ty {
+            CType::Value(ty) => ty.as_scalar(),
+            _ => None,
+        };
+        let holds = match (name.trim_end_matches("_v"), &types[..]) {
+            ("is_same", [a, b]) => a == b,
+            ("is_floating_point", [(ty, ..)]) => matches!(scalar(*ty), Some(Scalar::F32 | Scalar::F64)),
+            ("is_integral", [(ty, ..)]) => scalar(*ty).is_some_and(|scalar| !scalar.is_float()),
+            ("is_signed", [(ty, ..)]) => {
+                scalar(*ty).is_some_and(|s| matches!(s, Scalar::F32 | Scalar::F64) || s.is_int() && s.is_signed())
+            }
+            ("is_unsigned", [(ty, ..)]) => scalar(*ty).is_some_and(|s| !s.is_float() && !s.is_signed()),
+            ("is_pointer", [(ty, ..)]) => matches!(ty, CType::Pointer(_)),
+            _ => return self.unsupported(span, format!("'{name}' with these arguments"), ""),
+        };
+        Ok(CudaOperand::Tree(Tree::int(Scalar::Bool, holds as i64)))
     }
 
     /// `numeric_limits<T>::max()` and similar.

@@ -21,6 +21,9 @@ pub(super) struct Index {
     pub range: IntRange,
 }
 
+/// Size of the first dimension of an array parameter, which the source does not specify.
+pub(super) const UNKNOWN_SIZE: u64 = 0;
+
 /// 2³², the number of 32-bit integers.
 const WRAP: i128 = 1 << 32;
 
@@ -89,10 +92,16 @@ impl<'m> Lowering<'m> {
                 let at = self.rvalue(index)?;
                 if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
                     let name = self.array_name(pointer.view);
-                    let at = self.checked_index(at, *size, &name, index.span)?;
+                    let at = match *size {
+                        UNKNOWN_SIZE => self.lower_index(at, index.span)?,
+                        size => Index {
+                            tree: self.checked_index(at, size, &name, index.span)?,
+                            range: IntRange::up_to(size as i64 - 1),
+                        },
+                    };
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
-                    let at = self.scale_index(Index { tree: at, range: IntRange::up_to(*size as i64 - 1) }, row);
+                    let at = self.scale_index(at, row);
                     let offset_by = self.offset_by(pointer, at);
                     let last = rest.is_empty();
                     let offset_by = Pointer { sizes: rest, ..offset_by };
@@ -253,6 +262,14 @@ impl<'m> Lowering<'m> {
             ty: cast_type.map_or(ty, Into::into),
             constant,
         }))
+    }
+
+    /// Sizes of the rows of a multidimensional array: all but the first.
+    pub(super) fn row_sizes(&self, pointer: &Pointer) -> Vec<u64> {
+        match &pointer.sizes[..] {
+            [] => (pointer.prefix.len() + 1..pointer.rank).map(|n| self.extent(pointer.view, n) as u64).collect(),
+            [_, rest @ ..] => rest.to_vec(),
+        }
     }
 
     /// Name of the array behind a view.

@@ -108,6 +108,11 @@ impl<'m> Lowering<'m> {
                 Ok(if assigned { self.bind_mutable_param(text, &param.ty, value) } else { value })
             }
             (CType::Pointer(to), CudaOperand::Pointer(pointer)) if pointer.pointee_type() == to => {
+                let rows = self.param_rows(param)?;
+                if rows.get(1..).is_some_and(|rows| rows != self.row_sizes(&pointer)) {
+                    let what = format!("the rows of this array differ from those of parameter '{text}'");
+                    return self.fail(span, what, "another type", "");
+                }
                 if param.ty.reference && assigned {
                     return self.same_pointer(arg, span);
                 }

@@ -63,6 +63,7 @@ use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 use method::ThisObject;
+pub(super) use cuda_functions::is_math;
 pub(super) use scan::pure_functions;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].

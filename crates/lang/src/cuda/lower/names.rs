@@ -5,6 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
+use super::index::UNKNOWN_SIZE;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
@@ -323,6 +324,13 @@ impl<'m> Lowering<'m> {
             self.shared_names.push(name.clone());
             let ty = match self.c_type(&param.ty) {
                 Ok(CType::Value(ty)) if !param.sizes.is_empty() => CType::Pointer(ty),
+                Ok(CType::Pointer(_)) if !param.sizes.is_empty() => {
+                    failed = true;
+                    let what = "a pointer to a pointer";
+                    let _: LowerResult = self.unsupported(param.span, what, "pass one array and offsets into it");
+                    self.bind(param.name, Binding::Poison);
+                    continue;
+                }
                 Ok(ty) => ty,
                 Err(_) => {
                     failed = true;
@@ -353,7 +361,12 @@ impl<'m> Lowering<'m> {
                     self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
-                    let pointer = Pointer::to_view(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
+                    let Ok(rows) = self.param_rows(param) else {
+                        failed = true;
+                        continue;
+                    };
+                    let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
+                    let pointer = Pointer { constant: param.ty.constant, ..pointer };
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
@@ -376,6 +389,25 @@ impl<'m> Lowering<'m> {
             self.bind(param.name, binding);
         }
         if failed { Err(super::LowerFailed) } else { Ok(()) }
+    }
+
+    /// Sizes of a multidimensional array parameter: `float a[][4]`, `float (*a)[4]`. The first is
+    /// not known.
+    pub(super) fn param_rows(&mut self, param: &'m Declarator) -> LowerResult<Vec<u64>> {
+        if param.sizes.len() < 2 {
+            return Ok(vec![]);
+        }
+        let mut rows = vec![UNKNOWN_SIZE];
+        for size in &param.sizes[1..] {
+            let Some(size) = size else {
+                return self.fail(param.span, "the size of this array is missing", "expected '[n]'", "write its size");
+            };
+            match self.constant_int(size, "the size of an array")? {
+                n @ 1.. => rows.push(n as u64),
+                n => return self.fail(param.span, format!("an array cannot have {n} elements"), "expected 1 or more", ""),
+            }
+        }
+        Ok(rows)
     }
 
     /// Binds a parameter that the function assigns or takes the address of to a local.

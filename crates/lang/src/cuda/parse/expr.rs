@@ -6,6 +6,7 @@ use super::{ParseResult, Parser};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TemplateArg, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
+use crate::cuda::lower::is_math;
 
 /// Precedence of a binary operator, and the operator.
 fn binary(token: &str) -> Option<(u8, Binary)> {
@@ -388,6 +389,16 @@ impl Parser<'_> {
         if text == "numeric_limits" && self.is("<") {
             return self.numeric_limit(name, start);
         }
+        if text.starts_with("is_") && self.is("<") && is_math(text) {
+            let templates = self.template_args()?;
+            if self.take("::") {
+                self.name("'value'")?;
+            } else if self.is("{") || self.is("(") {
+                self.skip_brackets();
+            }
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
+        }
         if self.is("::") {
             let member = match self.ahead(1) {
                 TokenKind::Name(member) => self.names.text(member),
@@ -408,6 +419,10 @@ impl Parser<'_> {
         let mut templates = vec![];
         if self.is("<") && (self.templates.contains(&name) || text == "bn_load") {
             templates = self.template_args()?;
+        }
+        if !self.is("(") && !templates.is_empty() && self.variable_templates.contains(&name) {
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
         }
         if !self.is("(") {
             return self.make_expr(ExprKind::Name(name), start.to(self.last_span()), 0);

@@ -4,7 +4,9 @@
 use super::method::Signature;
 use super::{NOT_IN_SUBSET, ParseResult, Parser};
 use crate::Diagnostic;
-use crate::cuda::ast::{Base, Function, Method, MethodKind, Storage, TemplateParam, TypeName, UnsupportedFunction};
+use crate::cuda::ast::{
+    Base, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateParam, TypeName, UnsupportedFunction,
+};
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
 impl Parser<'_> {
@@ -24,6 +26,10 @@ impl Parser<'_> {
             }
             if self.open_scope() {
                 self.open_scopes += 1;
+                continue;
+            }
+            if self.is("namespace") {
+                self.namespace_alias();
                 continue;
             }
             if let TokenKind::Invalid(n) = self.kind() {
@@ -71,6 +77,18 @@ impl Parser<'_> {
             0 => {}
             _ => self.open_scopes -= 1,
         }
+    }
+
+    /// `namespace cg = cooperative_groups;`
+    pub(super) fn namespace_alias(&mut self) {
+        self.advance();
+        if let TokenKind::Name(name) = self.kind() {
+            self.namespaces.insert(name);
+        }
+        while !self.is(";") && self.kind() != TokenKind::End {
+            self.advance();
+        }
+        self.take(";");
     }
 
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
@@ -345,6 +363,7 @@ impl Parser<'_> {
                 launch_bound = self.list(")")?.into_iter().next();
             } else if result.is_none() && self.at_type() {
                 let base = self.base_type()?;
+                storage = storage.merge(self.inner_storage);
                 storage.constant |= base.constant;
                 result = Some(base);
             } else {
@@ -377,7 +396,12 @@ impl Parser<'_> {
             return self.out_of_class_method(of, templates, storage, ty);
         }
         let follows = if specialization { "<" } else { "(" };
-        if !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows) {
+        let is_function =
+            matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows);
+        if !is_function || !specialization && !is_kernel && self.initializes_variable(&storage) {
+            if let (TokenKind::Name(name), false) = (self.kind(), templates.is_empty()) {
+                return self.variable_template(name, templates, base);
+            }
             if specialization {
                 return self.unsupported(start, "this template specialization", "write a function with another name");
             }
@@ -446,6 +470,46 @@ impl Parser<'_> {
         };
         self.check_not_redefined(&function)?;
         self.file.functions.push(function);
+        Ok(())
+    }
+
+    /// Returns true for a variable that is initialized in parentheses: `constexpr int n(4);`.
+    fn initializes_variable(&self, storage: &Storage) -> bool {
+        let first = self.ahead(2);
+        storage.constant
+            && match first {
+                TokenKind::Int { .. } | TokenKind::Float { .. } | TokenKind::Reserved("(" | "-") => true,
+                TokenKind::Name(name) => !self.is_type_name(name) && !matches!(self.ahead(3), TokenKind::Name(_)),
+                _ => false,
+            }
+    }
+
+    /// `template <class T> constexpr T pi = T(3.14);`: a function without parameters that returns
+    /// the value.
+    fn variable_template(&mut self, name: Symbol, templates: Vec<TemplateParam>, base: TypeName) -> ParseResult<()> {
+        let declared = self.declarator(&base, "a variable")?;
+        let (true, Some(init)) = (declared.sizes.is_empty(), declared.init) else {
+            return self.unsupported(declared.span, "a variable template without a value", "");
+        };
+        self.expect(";", "after a declaration")?;
+        self.templates.insert(name);
+        self.variable_templates.insert(name);
+        let result = TypeName { constant: false, ..declared.ty };
+        let body = vec![Stmt { span: init.span, kind: StmtKind::Return(Some(init)) }];
+        self.file.functions.push(Function {
+            name,
+            span: declared.span,
+            templates,
+            specialization: None,
+            is_kernel: false,
+            in_namespace: self.open_scopes > 0,
+            is_constexpr: true,
+            launch_bound: None,
+            result,
+            params: vec![],
+            body,
+            method: None,
+        });
         Ok(())
     }
 

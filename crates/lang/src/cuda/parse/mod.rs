@@ -16,7 +16,7 @@ mod types;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::ast::{Declarator, Expr, ExprKind, File, TemplateParam};
+use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
 use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
 use super::preprocess::MissingHeader;
 use super::types::builtin_type;
@@ -59,6 +59,10 @@ pub struct Parser<'a> {
     function_names: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
+    /// Names of variable templates.
+    variable_templates: HashSet<Symbol>,
+    /// Specifiers that follow a qualifier: `volatile __shared__ int`.
+    inner_storage: Storage,
     /// Names of struct templates.
     struct_templates: HashSet<Symbol>,
     /// The struct whose members are being parsed, with its template parameters.
@@ -110,6 +114,8 @@ impl<'a> Parser<'a> {
             shadowed: HashSet::new(),
             function_names: HashSet::new(),
             templates: HashSet::new(),
+            variable_templates: HashSet::new(),
+            inner_storage: Storage::default(),
             struct_templates: HashSet::new(),
             current_struct: None,
             namespaces: HashSet::new(),

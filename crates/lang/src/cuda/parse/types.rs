@@ -45,10 +45,8 @@ impl Parser<'_> {
                     }
                     continue;
                 }
-                "__managed__" => {
-                    let span = self.span();
-                    return self.unsupported(span, "'__managed__' memory", "pass a pointer to the kernel");
-                }
+                // Managed memory is device memory that the host can access, too.
+                "__managed__" => storage.device = true,
                 _ => return Ok(storage),
             }
             self.advance();
@@ -61,9 +59,18 @@ impl Parser<'_> {
         let mut constant = false;
         let (mut longs, mut short, mut unsigned, mut signed, mut word) = (0, false, false, false, None);
         let mut base = None;
+        self.inner_storage = Storage::default();
         loop {
             match self.kind() {
                 TokenKind::Reserved("const" | "constexpr") => constant = true,
+                TokenKind::Reserved("__shared__") => self.inner_storage.shared = true,
+                TokenKind::Reserved("__device__") => self.inner_storage.device = true,
+                TokenKind::Reserved("extern") => self.inner_storage.external = true,
+                TokenKind::Reserved("static") => self.inner_storage.is_static = true,
+                TokenKind::Reserved("__constant__") => {
+                    (self.inner_storage.constant_memory, self.inner_storage.constant) = (true, true);
+                }
+                TokenKind::Reserved("inline" | "register" | "__forceinline__" | "__host__") => {}
                 TokenKind::Reserved("volatile" | "typename" | "struct" | "class" | "enum" | "__restrict__") => {}
                 TokenKind::Reserved("long") => longs += 1,
                 TokenKind::Reserved("short") => short = true,
@@ -171,6 +178,9 @@ impl Parser<'_> {
         if self.is("(") && self.ahead(1) == TokenKind::Reserved("&") {
             return self.placed_shared_array(ty);
         }
+        if what == "a parameter" && self.is("(") && self.ahead(1) == TokenKind::Reserved("*") {
+            return self.row_pointer(ty);
+        }
         if self.is("(") && self.ahead(1) == TokenKind::Reserved("*") {
             let span = self.span();
             return self.unsupported(span, "a pointer to a function or array", "call the function by its name");
@@ -202,6 +212,27 @@ impl Parser<'_> {
             init = Some(self.make_expr(ExprKind::Construct(ty.clone(), args), span, below)?);
         }
         Ok(Declarator { name, span, ty, sizes, init })
+    }
+
+    /// `float (*rows)[4]`: a parameter of the same type as `float rows[][4]`.
+    fn row_pointer(&mut self, ty: TypeName) -> ParseResult<Declarator> {
+        let start = self.span();
+        self.advance();
+        self.advance();
+        while matches!(self.kind(), TokenKind::Reserved("const" | "__restrict__" | "__restrict" | "restrict")) {
+            self.advance();
+        }
+        let (name, span) = self.name("a parameter")?;
+        self.expect(")", "after the name of a parameter")?;
+        let mut sizes = vec![None];
+        while self.take("[") {
+            sizes.push(Some(self.expr()?));
+            self.expect("]", "after the size of an array")?;
+        }
+        if sizes.len() == 1 {
+            return self.unsupported(start, "a pointer to a function", "call the function by its name");
+        }
+        Ok(Declarator { name, span, ty, sizes, init: None })
     }
 
     /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`: the CUDA printer's form of large
