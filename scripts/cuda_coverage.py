@@ -79,7 +79,7 @@ def measure(folder, arguments):
             expected[os.path.realpath(path)][name] += 1
     results, file_errors = defaultdict(list), {}
     for report in reports_of(arguments.bornite, folder, arguments.option):
-        file, name = os.path.realpath(report["file"]), (report.get("kernel") or "").split("<")[0]
+        file, name = os.path.realpath(report["file"]), re.split("[<(]", report.get("kernel") or "")[0]
         if name:
             results[file, name].append(report)
         else:

@@ -141,13 +141,10 @@ impl Expr {
             ExprKind::Number { value, .. } if value.scalar().is_int() => value.as_i64().to_string(),
             ExprKind::Name(name) => names.text(*name).to_owned(),
             ExprKind::Unary(Unary::Minus, a) => format!("-{}", text(a)),
-            ExprKind::Binary(op, a, b) => match op {
-                Binary::Add => format!("({} + {})", text(a), text(b)),
-                Binary::Sub => format!("({} - {})", text(a), text(b)),
-                Binary::Mul => format!("({} * {})", text(a), text(b)),
-                Binary::Div => format!("({} / {})", text(a), text(b)),
-                _ => source.text_of(self.span).split_whitespace().collect::<Vec<_>>().join(" "),
-            },
+            ExprKind::SizeOf(ty) => format!("sizeof({})", ty.text(names, source)),
+            ExprKind::Cast(ty, a) => format!("({}){}", ty.text(names, source), text(a)),
+            ExprKind::Conditional(a, b, c) => format!("({} ? {} : {})", text(a), text(b), text(c)),
+            ExprKind::Binary(op, a, b) => format!("({} {} {})", text(a), op.token(), text(b)),
             _ => source.text_of(self.span).split_whitespace().collect::<Vec<_>>().join(" "),
         }
     }
@@ -215,6 +212,8 @@ pub enum ExprKind {
     /// `T(a, b)`; `T{a, b}` has one argument, the braced list.
     Construct(TypeName, Vec<Expr>),
     Braces(Vec<Expr>),
+    /// `.x = 1` in a braced list.
+    Designated(Symbol, Box<Expr>),
     SizeOf(TypeName),
     SizeOfExpr(Box<Expr>),
 }

@@ -147,10 +147,13 @@ impl CudaModule {
                 ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
                 _ => None,
             });
-            let instances = self.file.instances.iter().filter(|(found, _)| *found == function.name);
-            let named: Vec<String> = instances.map(|(_, args)| self.instance_name(name, args)).collect();
+            let fits = |args: &[TemplateArg]| args.len() <= function.templates.len();
+            let instances = self.file.instances.iter().filter(|(found, args)| *found == function.name && fits(args));
+            let suffix = self.overload_suffix(function);
+            let named: Vec<String> =
+                instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
             let is_template = function.templates.iter().any(|param| param.default.is_none()) && named.is_empty();
-            let names = if named.is_empty() { vec![name.to_owned()] } else { named };
+            let names = if named.is_empty() { vec![format!("{name}{suffix}")] } else { named };
             all.extend(names.into_iter().map(|name| info(name, function.span.start, is_template, max_threads)));
         }
         for function in self.file.unsupported_functions.iter().filter(|function| function.is_kernel) {
@@ -159,6 +162,19 @@ impl CudaModule {
         }
         all.sort_by_key(|(line, _)| *line);
         all.into_iter().map(|(_, kernel)| kernel).collect()
+    }
+
+    /// Parameter types of an overloaded kernel, which tell its versions apart: `(float*, int)`.
+    fn overload_suffix(&self, function: &Function) -> String {
+        let same = |other: &&Function| other.is_kernel && other.name == function.name;
+        if self.file.functions.iter().filter(same).count() < 2 {
+            return String::new();
+        }
+        let ty = |param: &ast::Declarator| {
+            TemplateArg::Type(ast::TypeName { pointers: param.ty.pointers + param.sizes.len().min(8) as u8, ..param.ty.clone() })
+        };
+        let types: Vec<TemplateArg> = function.params.iter().map(ty).collect();
+        format!("({})", template_args_text(&types, &self.names, &self.source))
     }
 
     fn instance_name(&self, name: &str, args: &[TemplateArg]) -> String {
@@ -197,6 +213,15 @@ impl CudaModule {
 
     /// Lowers a kernel for a launch. A template is named with its arguments: `scale<float, 4>`.
     pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
+        let compact = |name: &str| name.split_whitespace().collect::<String>();
+        // `k(float*)` selects one of several overloads.
+        let (name, overload) = match name.find('(').filter(|at| name.ends_with(')') && !name[..*at].contains('<')) {
+            Some(at) => name.split_at(at),
+            None => match name.find(">(") {
+                Some(at) => name.split_at(at + 1),
+                None => (name, ""),
+            },
+        };
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
             None => (name.trim(), None),
@@ -208,14 +233,18 @@ impl CudaModule {
         if !errors.is_empty() {
             return Err(Errors::new(&self.source, errors.clone()));
         }
-        let found = self.file.functions.iter().find(|f| f.is_kernel && named(f.name));
+        let is_selected = |function: &&Function| {
+            function.is_kernel
+                && named(function.name)
+                && (overload.is_empty() || compact(&self.overload_suffix(function)) == compact(overload))
+        };
+        let found = self.file.functions.iter().find(is_selected);
         let Some(function) = found else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
             return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
         };
         // An instance of the file has the arguments as parsed, which may be any type.
-        let compact = |name: &str| name.split_whitespace().collect::<String>();
         let instance = self.file.instances.iter().find(|(found, args)| {
             *found == function.name && compact(&self.instance_name(plain, args)) == compact(name)
         });

@@ -83,3 +83,59 @@ fn multidimensional_parameters() {
         ),
     ]);
 }
+
+#[test]
+fn pointers() {
+    check(&[
+        // Null pointers are constants in an inlined function.
+        (
+            "__device__ int sum(const int* a, const int* b) { int s = a[1]; if (b != nullptr) s += b[2]; return b ? s : -s; }
+            __global__ void k(int* x) { x[0] = sum(x, nullptr); x[1] = sum(x + 4, x); x[2] = sum(x, NULL); }",
+            &[-1.0, 7.0, -7.0],
+        ),
+        // An array of vectors that is also used as an array of their elements.
+        (
+            "__global__ void k(float2* x) {
+                float* flat = (float*)x;
+                float4* wide = reinterpret_cast<float4*>(x);
+                flat[0] = x[1].y + flat[5];
+                x[2].x = wide[0].w * 10;
+            }",
+            &[8.0, 1.0, 2.0, 3.0, 30.0, 5.0],
+        ),
+        (
+            "__device__ auto larger(int a, int b) { int m = a > b ? a : b; return m; }
+            __device__ auto row(int* p, int n) { return p + 4 * n; }
+            __global__ void k(int* x) { x[0] = larger(3, 9); x[1] = row(x, 2)[1]; }",
+            &[9.0, 9.0],
+        ),
+    ]);
+    check_errors(&[
+        ("__device__ int f(const int* a) { return a[0]; }\n__global__ void k(int* x) { x[0] = f(nullptr); }", "only arrays and pointers can be indexed"),
+    ]);
+}
+
+#[test]
+fn initializers_and_overloads() {
+    check(&[
+        (
+            "struct P { int a = 7, b; float c; };
+            __global__ void k(float* x) { P p = {.b = 2, .c = 0.5f}; P q{.a = 1}; x[0] = p.a; x[1] = p.b; x[2] = p.c; x[3] = q.a + q.b; }",
+            &[7.0, 2.0, 0.5, 1.0],
+        ),
+        (
+            "struct P { int a, b; __device__ P(int v) : a(v), b(2 * v) {} __device__ P(const P& o) : a(o.a), b(o.b) {} };
+            __global__ void k(int* x) { P p(3); P q = p; q.a = 9; x[0] = p.a; x[1] = q.a + q.b; }",
+            &[3.0, 15.0],
+        ),
+    ]);
+    check_errors(&[(
+        "struct P { int a, b; };\n__global__ void k(int* x) { P p = {.b = 1, .a = 2}; }",
+        "'a' is not a later field",
+    )]);
+    let text = "__global__ void k(int* x) { x[0] = 1; }\n__global__ void k(float* x, int n) { x[0] = 2; }";
+    let module = bornite_lang::cuda::CudaModule::parse("k.cu", text).unwrap();
+    let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
+    assert_eq!(names, ["k(int*)", "k(float*, int)"]);
+    assert_eq!(super::run_kernel(&module, "k(int*)", 1).unwrap()[0], 1.0);
+}

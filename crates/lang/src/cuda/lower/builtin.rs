@@ -45,6 +45,9 @@ impl<'m> Lowering<'m> {
         if let Some(done) = self.atomic(name, args, span)? {
             return Ok(done);
         }
+        if let Some(done) = self.group_function(name, templates, args, span)? {
+            return Ok(done);
+        }
         match name {
             "__ldg" | "__ldca" | "__ldcg" | "__ldcs" | "__ldlu" | "__ldcv" => {
                 self.check_arg_count(name, args, 1, span)?;
@@ -394,12 +397,8 @@ impl<'m> Lowering<'m> {
         let Some((Expr { kind: ExprKind::Str(text), .. }, rest)) = args.split_first() else {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
-        let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
-            return self.unsupported(
-                span,
-                "a 'printf' format of less or more than one line",
-                "end the format with one \\n",
-            );
+        let Some(lines) = text.strip_suffix("\\n") else {
+            return self.unsupported(span, "a 'printf' format without \\n at its end", "end the format with \\n");
         };
         let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
@@ -417,11 +416,28 @@ impl<'m> Lowering<'m> {
         let Some(types) = types.filter(|types| types.len() <= 16) else {
             return self.fail(span, "'printf' takes at most 16 arguments, all numbers", "", "print members one by one");
         };
-        match bornite_ir::print_format_from_printf(line, &types) {
-            Ok(format) if format.len() <= 200 => self.push_stmt(Stmt::Print { format, args: ids }, span),
-            Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
-            Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
+        // One statement per line of the format, each with its own arguments.
+        let all: Vec<&str> = lines.split("\\n").collect();
+        let mut used = 0;
+        for (n, line) in all.iter().enumerate() {
+            if line.contains('\\') {
+                return self.unsupported(span, "an escape sequence in a 'printf' format", "remove it");
+            }
+            let count = if n + 1 == all.len() { types.len() - used } else { placeholders(line).min(types.len() - used) };
+            match bornite_ir::print_format_from_printf(line, &types[used..used + count]) {
+                Ok(format) if format.len() <= 200 => {
+                    self.push_stmt(Stmt::Print { format, args: ids[used..used + count].to_vec() }, span);
+                }
+                Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
+                Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
+            }
+            used += count;
         }
         Ok(CudaOperand::Void)
     }
+}
+
+/// Number of arguments that a line of a `printf` format takes.
+fn placeholders(line: &str) -> usize {
+    line.replace("%%", "").matches('%').count()
 }

@@ -67,6 +67,9 @@ impl<'m> Lowering<'m> {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
             _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
         };
+        if args.iter().any(|arg| matches!(arg.kind, ExprKind::Designated(..))) {
+            return self.construct_designated(args, ty, span);
+        }
         // Rows of an array in a struct.
         if let Type::Matrix(scalar, rows, columns) = ty
             && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
@@ -109,6 +112,39 @@ impl<'m> Lowering<'m> {
             && let Some(whole) = Tree::vectorized(&trees, ty)
         {
             return Ok(whole);
+        }
+        Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
+    }
+
+    /// `{.x = 1, .y = 2}`: fields that are not named have their default values.
+    fn construct_designated(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
+        let fields = self.declared_fields(ty);
+        let mut values: Vec<Option<&'m Expr>> = vec![None; fields.len()];
+        let mut next = 0;
+        for arg in args {
+            let ExprKind::Designated(field, value) = &arg.kind else {
+                return self.fail(arg.span, "designated and other initializers are mixed", "expected '.field ='", "");
+            };
+            let at = fields.iter().position(|declared| declared.name == *field);
+            match at.filter(|at| *at >= next) {
+                Some(at) => (values[at], next) = (Some(&**value), at + 1),
+                None => {
+                    let what = format!("'{}' is not a later field of this struct", self.text(*field));
+                    return self.fail(arg.span, what, "expected fields in order", "");
+                }
+            }
+        }
+        if fields.is_empty() {
+            return self.unsupported(span, "a designated initializer of this type", "");
+        }
+        let mut trees = vec![];
+        for (n, (value, field)) in values.into_iter().zip(fields).enumerate() {
+            let part = self.field_type(ty, n as u32);
+            trees.push(match (value, &field.init) {
+                (Some(value), _) => self.list_element(value, part)?,
+                (None, Some(default)) => self.member_default(ty, default, part)?,
+                (None, None) => self.zero(part),
+            });
         }
         Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
     }

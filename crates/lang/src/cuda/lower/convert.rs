@@ -222,6 +222,12 @@ impl<'m> Lowering<'m> {
             {
                 Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
             }
+            // Vectors of another number of the same elements.
+            (Type::Vector(..), Type::Vector(of, n))
+                if pointer.width > 1 && scalar == Some(of) && matches!(n, 2 | 4) && pointer.dims.is_none() =>
+            {
+                Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
+            }
             (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
                 Ok(CudaOperand::Pointer(Pointer { ty: to.into(), width: 1, cast_type: None, ..pointer }))
             }

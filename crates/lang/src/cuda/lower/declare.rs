@@ -43,6 +43,10 @@ impl<'m> Lowering<'m> {
             _ => self.c_type(&d.ty)?,
         };
         match ty {
+            CType::Group(group) => match d.init.as_ref().map(|init| self.operand(init)).transpose()? {
+                Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
+                _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
+            },
             CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
@@ -145,6 +149,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             CudaOperand::Lvalue(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || self.is_const_target(d);
@@ -163,6 +168,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "'auto' needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
             operand => {
                 let tree = self.value_of(operand, init.span)?;

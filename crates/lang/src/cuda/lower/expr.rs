@@ -38,6 +38,9 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Pointer(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 1));
         }
+        if let CudaOperand::Null = operand {
+            return Ok(Tree::int(Scalar::Bool, 0));
+        }
         let tree = self.value_of(operand, expr.span)?;
         self.convert(tree, Scalar::Bool.into(), expr.span)
     }
@@ -95,11 +98,14 @@ impl<'m> Lowering<'m> {
             ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
             ExprKind::Construct(ty, args) => self.construct_expr(ty, args, expr.span),
             ExprKind::Braces(_) => self.unsupported(expr.span, "a braced list here", "write the type: 'float4{…}'"),
+            ExprKind::Designated(..) => {
+                self.unsupported(expr.span, "a designated initializer here", "write the values in field order")
+            }
             ExprKind::SizeOf(ty) => {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
                     CType::Pointer(_) => 8,
-                    CType::Void => 1,
+                    CType::Void | CType::Group(_) => 1,
                 };
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
@@ -154,6 +160,8 @@ impl<'m> Lowering<'m> {
             }
             Binding::Lvalue(lvalue) => CudaOperand::Lvalue(lvalue),
             Binding::Address(lvalue) => CudaOperand::Address(lvalue),
+            Binding::Group(group) => CudaOperand::Group(group),
+            Binding::Null => CudaOperand::Null,
             Binding::Poison => return Err(LowerFailed),
             Binding::Type(_) => return self.fail(span, "expected a value, found a type", "", ""),
         })
@@ -345,6 +353,12 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Null = left {
             return match (self.operand(b)?, op) {
                 (CudaOperand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
+                (CudaOperand::Null, Binary::Eq | Binary::Ne) => Ok(always_null(op)),
+                (CudaOperand::Tree(tree), Binary::Eq | Binary::Ne)
+                    if tree.as_const().is_some_and(|value| value.bits() == 0) =>
+                {
+                    Ok(always_null(op))
+                }
                 _ => self.unsupported(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
@@ -457,6 +471,11 @@ impl<'m> Lowering<'m> {
 /// A pointer compared with `nullptr`: pointers are never null in a launch.
 fn never_null(op: Binary) -> CudaOperand {
     CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
+}
+
+/// `nullptr` compared with itself.
+fn always_null(op: Binary) -> CudaOperand {
+    CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Eq) as i64))
 }
 
 /// Edit distance of two names.

@@ -11,7 +11,7 @@ use crate::lower::{Node, Tree};
 use crate::{ParamRef, SourceSpan};
 
 /// Maximum size of a constant array that is read at a non-constant index.
-const MAX_CHOICES: usize = 64;
+const MAX_CHOICES: usize = 1024;
 
 /// An index, or the number of elements that a pointer moves by.
 pub(super) struct Index {
@@ -164,7 +164,11 @@ impl<'m> Lowering<'m> {
                     }
                 }
             }
-            CudaOperand::Lvalue(_) | CudaOperand::Tree(_) | CudaOperand::Void | CudaOperand::Null => {
+            CudaOperand::Lvalue(_)
+            | CudaOperand::Tree(_)
+            | CudaOperand::Void
+            | CudaOperand::Null
+            | CudaOperand::Group(_) => {
                 self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
             }
         }
@@ -209,7 +213,7 @@ impl<'m> Lowering<'m> {
         if values.len() > MAX_CHOICES {
             let what = format!("a non-constant index into a constant array of {} elements", values.len());
             let hint =
-                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 64 elements";
+                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);

@@ -9,7 +9,7 @@ use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::method::ThisObject;
 use super::{Binding, BoundArg, CodeKind, ControlScope, Inline, LowerFailed, LowerResult, Lowering, ScopeKind, scan};
 use crate::SourceSpan;
-use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, MethodKind, Stmt, StmtKind};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, MethodKind, Stmt, StmtKind};
 use crate::cuda::types::CType;
 use crate::lower::Tree;
 
@@ -69,7 +69,12 @@ impl<'m> Lowering<'m> {
                 ty => ty,
             });
         }
-        Ok((types, self.c_type(&function.result)?))
+        // The type of an `auto` function is that of its value.
+        let result = match function.result.base {
+            Base::Auto if function.result.pointers == 0 => CType::Void,
+            _ => self.c_type(&function.result)?,
+        };
+        Ok((types, result))
     }
 
     fn argument(
@@ -91,6 +96,8 @@ impl<'m> Lowering<'m> {
             self.check_const(param, is_const)?;
         }
         match (ty, operand) {
+            (CType::Group(group), CudaOperand::Group(found)) if group == found => Ok(Binding::Group(group)),
+            (CType::Group(_), _) => self.fail(span, format!("parameter '{text}' is another group"), "", ""),
             (CType::Value(ty), CudaOperand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
@@ -135,8 +142,9 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::LocalArray(local_array))
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
+            (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),
             (CType::Pointer(_), CudaOperand::Null) => {
-                self.unsupported(span, "'nullptr' as an argument", "pass an array")
+                self.unsupported(span, "'nullptr' as an argument for a pointer that changes", "pass an array")
             }
             _ => {
                 let what = format!("invalid argument for parameter '{text}'");
@@ -164,6 +172,9 @@ impl<'m> Lowering<'m> {
             _ if is_constructor => None,
             CType::Value(ty) => Some(ty),
             CType::Void => None,
+            CType::Group(_) => {
+                return self.unsupported(function.span, "a function that returns a group", "create it where it is used");
+            }
             CType::Pointer(_) => {
                 return self.unsupported(function.span, "a function that returns a pointer", "return an offset");
             }
@@ -202,6 +213,15 @@ impl<'m> Lowering<'m> {
                 (Some(value), Some(ty)) => {
                     self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
                 }
+                (Some(value), None) if function.result.base == Base::Auto => self.operand(value).and_then(|operand| {
+                    match operand {
+                        pointer @ CudaOperand::Pointer(_) => Ok(pointer),
+                        operand => {
+                            let tree = self.value_of(operand, value.span)?;
+                            Ok(CudaOperand::Tree(self.materialize(tree)))
+                        }
+                    }
+                }),
                 (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
                 (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
                 (None, None) => Ok(CudaOperand::Void),
@@ -209,6 +229,9 @@ impl<'m> Lowering<'m> {
             self.scope.truncate(mark);
             self.inlines.pop();
             return if failed { Err(LowerFailed) } else { value };
+        }
+        if function.result.base == Base::Auto {
+            return self.unsupported(function.span, "several returns of an 'auto' function", "name its type");
         }
         if function.result.reference && !function.result.constant && result.is_some() {
             return self.unsupported(function.span, "several returns of a reference", "return a value");

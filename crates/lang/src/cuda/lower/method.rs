@@ -62,6 +62,7 @@ impl<'m> Lowering<'m> {
         let object = match self.operand(object)? {
             CudaOperand::Lvalue(lvalue) => lvalue,
             CudaOperand::Tree(tree) => Lvalue::of_value(self.materialize(tree)),
+            CudaOperand::Group(group) => return self.group_method(group, self.text(name), args, span),
             _ => return self.unsupported(span, "a member function of this expression", ""),
         };
         self.call_method(object, name, templates, args, span)

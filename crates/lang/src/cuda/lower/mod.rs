@@ -8,7 +8,7 @@
 //! | names | [`Binding`], `names.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
-//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
@@ -30,6 +30,7 @@ mod convert;
 mod cuda_functions;
 mod declare;
 mod expr;
+mod group;
 mod index;
 mod inline;
 mod layout;
@@ -57,7 +58,7 @@ use super::CudaModule;
 use super::ast::{Expr, Function, TemplateArg};
 use super::lex::Symbol;
 use super::preprocess::undeclared_hint;
-use super::types::CType;
+use super::types::{CType, Group};
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
@@ -101,6 +102,9 @@ enum Binding {
     /// A pointer to a single variable.
     Address(Lvalue),
     Type(CType),
+    Group(Group),
+    /// A pointer parameter of an inlined function that is null.
+    Null,
     /// A failed declaration, already reported.
     Poison,
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
+use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
@@ -11,7 +11,7 @@ use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{CType, builtin_type};
+use crate::cuda::types::{CType, Group, builtin_type};
 use crate::{ParamRef, SourceSpan};
 
 /// Undoes the CUDA printer's renaming (a trailing `_`) if `round_trip`.
@@ -186,9 +186,15 @@ impl<'m> Lowering<'m> {
         if let Some(n) = module.file.structs.iter().position(|found| found.name == symbol) {
             return Ok(CType::Value(self.struct_type(n, &[])?));
         }
-        match builtin_type(self.text(symbol)) {
-            Some(ty) => Ok(CType::Value(ty)),
-            None => {
+        match (builtin_type(self.text(symbol)), self.text(symbol)) {
+            (Some(ty), _) => Ok(CType::Value(ty)),
+            (None, "thread_block") => Ok(CType::Group(Group::Block)),
+            (None, "grid_group") => Ok(CType::Group(Group::Grid)),
+            (None, text @ ("coalesced_group" | "thread_group" | "thread_block_tile")) => {
+                let hint = "use 'thread_block' or 'thread_block_tile<32>'";
+                self.unsupported(span, format!("'{text}'"), hint)
+            }
+            (None, _) => {
                 self.check_supported(symbol, span)?;
                 let what = format!("unknown type '{}'", self.text(symbol));
                 self.undeclared(span, what, "declare the struct or alias before it is used")
@@ -354,7 +360,8 @@ impl<'m> Lowering<'m> {
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
-                    let view = self.w.b.view(&name, ty, &dims, access);
+                    let memory_type = self.cast_element(function, param, ty).map_or(ty, Type::Scalar);
+                    let view = self.w.b.view(&name, memory_type, &dims, access);
                     if access == Access::Read {
                         self.read_only.push((view.into(), source.to_owned()));
                     }
@@ -366,7 +373,8 @@ impl<'m> Lowering<'m> {
                         continue;
                     };
                     let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
-                    let pointer = Pointer { constant: param.ty.constant, ..pointer };
+                    let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
+                    let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
@@ -374,6 +382,11 @@ impl<'m> Lowering<'m> {
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
                     Binding::Value(crate::lower::Tree::emitted(value, ty))
+                }
+                CType::Group(_) => {
+                    failed = true;
+                    let _: LowerResult = self.unsupported(param.span, "a group as a kernel parameter", "");
+                    continue;
                 }
                 CType::Void => {
                     failed = true;
@@ -389,6 +402,23 @@ impl<'m> Lowering<'m> {
             self.bind(param.name, binding);
         }
         if failed { Err(super::LowerFailed) } else { Ok(()) }
+    }
+
+    /// Element type of a parameter that points to vectors of 2 or 4 and is cast to another pointer:
+    /// its memory then is an array of these elements, and its length is their number.
+    fn cast_element(&self, function: &'m Function, param: &Declarator, ty: Type) -> Option<Scalar> {
+        let Type::Vector(scalar, 2 | 4) = ty else { return None };
+        if self.request.round_trip || !param.sizes.is_empty() {
+            return None;
+        }
+        let mut is_cast = false;
+        super::scan::for_each_expr(&function.body, &mut |expr| {
+            if let ExprKind::Cast(to, inner) = &expr.kind {
+                let names = matches!(inner.kind, ExprKind::Name(name) if name == param.name);
+                is_cast |= names && to.pointers == 1 && to.base != param.ty.base;
+            }
+        });
+        is_cast.then_some(scalar)
     }
 
     /// Sizes of a multidimensional array parameter: `float a[][4]`, `float (*a)[4]`. The first is

@@ -171,6 +171,9 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand) -> Opti
     let constant = param.ty.constant;
     let to = match to {
         CType::Void => return None,
+        CType::Group(group) => {
+            return matches!(operand, CudaOperand::Group(found) if *found == group).then_some(ConversionRank::Exact);
+        }
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {

@@ -22,6 +22,7 @@ pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
         | ExprKind::Arrow(a, _)
         | ExprKind::Cast(_, a)
         | ExprKind::SizeOfExpr(a)
+        | ExprKind::Designated(_, a)
         | ExprKind::IncDec { lvalue: a, .. } => walk_expr(a, each),
         ExprKind::Binary(_, a, b) | ExprKind::Assign(_, a, b) | ExprKind::Index(a, b) => {
             walk_expr(a, each);

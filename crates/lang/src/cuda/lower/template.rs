@@ -124,6 +124,10 @@ impl<'m> Lowering<'m> {
     /// Deduces a template parameter from a function argument.
     pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &CudaOperand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
+            CudaOperand::Group(group) => {
+                let is_param = of.ty.base == Base::Named(param.name) && param.is_type() && of.ty.pointers == 0;
+                return is_param.then_some(BoundArg::Type(CType::Group(*group)));
+            }
             CudaOperand::Tree(tree) => (tree.ty, 0),
             CudaOperand::Lvalue(lvalue) => (lvalue.ty, 0),
             CudaOperand::Pointer(pointer) => (pointer.pointee_type(), 1),
@@ -166,6 +170,10 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<CType> {
         let module = self.module;
         let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
+            if let ("thread_block_tile", [TemplateArg::Value(size), ..]) = (self.text(name), args) {
+                let size = self.constant_int(size, "the size of a tile")?;
+                return Ok(CType::Group(self.tile_of(size, span)?));
+            }
             self.check_supported(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
             return self.undeclared(span, what, "declare the struct before it is used");
@@ -205,6 +213,7 @@ impl<'m> Lowering<'m> {
             text += "_";
             text += &match bound {
                 BoundArg::Type(CType::Value(ty)) => ty.name(self.w.b.structs()).to_string(),
+                BoundArg::Type(CType::Group(_)) => "group".into(),
                 BoundArg::Type(_) => "pointer".into(),
                 BoundArg::Value(value) => value.as_i64().to_string().replace('-', "minus"),
             };

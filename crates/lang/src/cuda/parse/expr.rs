@@ -314,8 +314,13 @@ impl Parser<'_> {
                 self.advance();
                 self.make_expr(ExprKind::Null, span, 0)
             }
-            TokenKind::Reserved(".") => {
-                self.unsupported(span, "a designated initializer", "write the values in field order")
+            TokenKind::Reserved(".") if matches!(self.ahead(2), TokenKind::Reserved("=" | "{")) => {
+                self.advance();
+                let (field, _) = self.name("a field")?;
+                self.take("=");
+                let value = self.initializer()?;
+                let (span, below) = (span.to(value.span), value.depth);
+                self.make_expr(ExprKind::Designated(field, Box::new(value)), span, below)
             }
             TokenKind::Reserved("[") => self.unsupported(span, "a lambda", "write a '__device__' function"),
             TokenKind::Reserved(word @ ("new" | "delete")) => {
@@ -382,7 +387,7 @@ impl Parser<'_> {
 
     /// Parses a name or a call.
     fn name_or_call(&mut self) -> ParseResult<Expr> {
-        let start = self.span();
+        let (start, start_at) = (self.span(), self.at);
         (0..self.scope_prefix_len()).for_each(|_| self.advance());
         let (name, _) = self.name("a variable or function")?;
         let text = self.names.text(name);
@@ -416,9 +421,22 @@ impl Parser<'_> {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
         }
+        // Functions and function objects of cooperative groups.
+        let is_group_template = matches!(
+            text,
+            "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor"
+        ) && self.at > start_at + 1
+            || text == "tiled_partition";
         let mut templates = vec![];
-        if self.is("<") && (self.templates.contains(&name) || text == "bn_load") {
+        if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {
             templates = self.template_args()?;
+        }
+        // `cg::plus<int>{}`
+        if is_group_template && self.is("{") && self.ahead(1) == TokenKind::Reserved("}") {
+            self.advance();
+            self.advance();
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
         }
         if !self.is("(") && !templates.is_empty() && self.variable_templates.contains(&name) {
             let span = start.to(self.last_span());

@@ -134,6 +134,21 @@ impl Parser<'_> {
         self.take(",");
     }
 
+    /// Type of the function parameter here, if it is simple.
+    pub(super) fn host_parameter_type(&mut self) -> Option<TypeName> {
+        let (errors, nesting) = (self.errors.len(), self.nesting);
+        let mut ty = if self.at_type() { self.type_name().ok() } else { None };
+        self.errors.truncate(errors);
+        self.nesting = nesting;
+        if let TokenKind::Name(_) = self.kind() {
+            self.advance();
+        }
+        if let Some(ty) = &mut ty {
+            ty.pointers = ty.pointers.saturating_add(self.is("[") as u8);
+        }
+        ty.filter(|_| matches!(self.kind(), TokenKind::Reserved("," | ")" | "[" | "=")))
+    }
+
     /// Type of the host expression here, if it is simple: a variable, an element or address of one,
     /// an offset from a pointer, a cast, a number.
     pub(super) fn host_expression_type(&mut self, variables: &HostVariables) -> Option<TypeName> {
@@ -168,6 +183,13 @@ impl Parser<'_> {
             TokenKind::Reserved("-") => {
                 self.advance();
                 self.host_expression_type(variables).filter(|ty| ty.pointers == 0)
+            }
+            // `T(0)`, `Functor{1}`.
+            _ if self.at_type() => {
+                let errors = self.errors.len();
+                let ty = self.base_type().ok();
+                self.errors.truncate(errors);
+                ty.filter(|_| matches!(self.kind(), TokenKind::Reserved("(" | "{")))
             }
             TokenKind::Name(name) => {
                 let mut ty = variables.type_of(name)?;

@@ -17,6 +17,8 @@ const MAX_INSTANCES: usize = 64;
 struct HostTemplate {
     name: Symbol,
     params: Vec<TemplateParam>,
+    /// Types of the parameters of a function, where they are simple.
+    args: Vec<Option<TypeName>>,
     range: Range<usize>,
     /// Arguments that it is instantiated with.
     instances: Vec<Vec<TemplateArg>>,
@@ -99,7 +101,20 @@ impl Parser<'_> {
         let name = self.declared_name(item.start, item.end)?;
         self.enter_item(item.start + 1);
         let params = self.template_params().ok()?;
-        Some(HostTemplate { name, params, range: item.clone(), instances: vec![] })
+        while self.at < item.end && !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(found), TokenKind::Reserved("(")) if found == name)
+        {
+            self.advance();
+        }
+        let mut args = vec![];
+        if self.at < item.end {
+            self.advance();
+            self.advance();
+            while !matches!(self.kind(), TokenKind::Reserved(")" | "{") | TokenKind::End) {
+                args.push(self.host_parameter_type());
+                self.skip_argument();
+            }
+        }
+        Some(HostTemplate { name, params, args, range: item.clone(), instances: vec![] })
     }
 
     /// Collects the uses of templates in a host item.
@@ -136,10 +151,14 @@ impl Parser<'_> {
             let params = match kernels.iter().find(|n| self.file.functions[**n].name == name) {
                 Some(n) => {
                     let function = &self.file.functions[*n];
-                    (function.templates.clone(), function.params.clone())
+                    let args = function.params.iter().map(|param| {
+                        let pointers = param.ty.pointers + param.sizes.len().min(8) as u8;
+                        Some(TypeName { pointers, ..param.ty.clone() })
+                    });
+                    (function.templates.clone(), args.collect())
                 }
                 None => match templates.iter().find(|template| template.name == name) {
-                    Some(template) => (template.params.clone(), vec![]),
+                    Some(template) => (template.params.clone(), template.args.clone()),
                     None => continue,
                 },
             };
@@ -181,22 +200,21 @@ impl Parser<'_> {
     fn deduce_argument(
         &mut self,
         param: &TemplateParam,
-        declared: &[crate::cuda::ast::Declarator],
+        declared: &[Option<TypeName>],
         variables: &HostVariables,
     ) -> Option<TemplateArg> {
         let start = self.at;
         let mut found = None;
         for (n, of) in declared.iter().enumerate() {
-            if of.ty.base != Base::Named(param.name) || !param.is_type() {
+            let Some(of) = of.as_ref().filter(|of| of.base == Base::Named(param.name) && param.is_type()) else {
                 continue;
-            }
+            };
             self.at = start + 1;
             for _ in 0..n {
                 self.skip_argument();
             }
             let Some(ty) = self.host_expression_type(variables) else { continue };
-            let pointers = of.ty.pointers + !of.sizes.is_empty() as u8;
-            if let Some(rest) = ty.pointers.checked_sub(pointers) {
+            if let Some(rest) = ty.pointers.checked_sub(of.pointers) {
                 let arg = TypeName { pointers: rest, constant: false, reference: false, is_const_pointer: false, ..ty };
                 found = Some(TemplateArg::Type(arg));
                 break;

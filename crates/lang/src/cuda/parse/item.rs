@@ -279,8 +279,20 @@ impl Parser<'_> {
         if has("static_assert") {
             return true;
         }
-        // Host constants are visible in kernels too.
-        parenthesis || !has("const")
+        // Host constants are visible in kernels too, also `const int n(4);`.
+        let initialized = |three: &[Token]| {
+            matches!(three[0].kind, TokenKind::Name(_))
+                && three[1].kind == TokenKind::Reserved("(")
+                && match three[2].kind {
+                    TokenKind::Int { .. } | TokenKind::Float { .. } => true,
+                    TokenKind::Name(name) => {
+                        let globals = &self.file.globals;
+                        globals.iter().any(|(_, found)| found.name == name)
+                    }
+                    _ => false,
+                }
+        };
+        parenthesis && !head.windows(3).any(initialized) || !has("const")
     }
 
     /// Name that an item declares: before the parenthesis of a function, otherwise the last name.
@@ -479,7 +491,7 @@ impl Parser<'_> {
         storage.constant
             && match first {
                 TokenKind::Int { .. } | TokenKind::Float { .. } | TokenKind::Reserved("(" | "-") => true,
-                TokenKind::Name(name) => !self.is_type_name(name) && !matches!(self.ahead(3), TokenKind::Name(_)),
+                TokenKind::Name(name) => self.file.globals.iter().any(|(_, found)| found.name == name),
                 _ => false,
             }
     }
@@ -577,7 +589,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    /// Rejects a redefinition. Kernels cannot be overloaded, since they are launched by name.
+    /// Rejects a redefinition.
     fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
         let signature = |ty: &TypeName| {
             let constant = ty.constant && (ty.pointers > 0 || ty.reference);
@@ -596,9 +608,7 @@ impl Parser<'_> {
                     .zip(&new.params)
                     .all(|(a, b)| signature(&a.ty) == signature(&b.ty) && a.sizes.len() == b.sizes.len())
         };
-        let found = self.file.functions.iter().find(|old| {
-            old.name == new.name && (alike(old) || old.is_kernel && new.is_kernel && new.specialization.is_none())
-        });
+        let found = self.file.functions.iter().find(|old| old.name == new.name && alike(old));
         let Some(old) = found else { return Ok(()) };
         let (line, name) = (self.source.line_in_words(old.span.start, new.span.start), self.names.text(new.name));
         let what = if old.is_kernel { "kernel" } else { "function" };

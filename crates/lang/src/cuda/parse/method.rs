@@ -118,7 +118,12 @@ impl Parser<'_> {
         let is_constructor = name == Some(of) && !is_destructor && !has("operator");
         members.has_constructor |= is_constructor && !is_defaulted;
         let copies = is_destructor || is_constructor && takes_own_type(&head, of);
-        if (copies || has("virtual")) && !is_defaulted && members.copy_control.is_none() {
+        let is_empty = self.tokens[start..end].iter().rev().map(|token| token.kind).take(2).eq([
+            TokenKind::Reserved("}"),
+            TokenKind::Reserved("{"),
+        ]);
+        let is_trivial = is_defaulted || is_destructor && is_empty || self.copies_members(start, end, members);
+        if (copies && !is_trivial || has("virtual")) && members.copy_control.is_none() {
             let what = if has("virtual") { "a virtual function" } else { "a copy constructor or destructor" };
             let what = format!("{what} is not supported");
             let hint = Some("write it '= default', or leave it out".into());
@@ -142,6 +147,29 @@ impl Parser<'_> {
         }
         self.at = end;
         Ok(())
+    }
+
+    /// Returns true for a copy constructor that copies every field, as the implicit one does.
+    fn copies_members(&mut self, start: usize, end: usize, members: &Members) -> bool {
+        let text = |token: &Token| match token.kind {
+            TokenKind::Name(name) => self.names.text(name).to_owned(),
+            TokenKind::Reserved(text) => text.to_owned(),
+            _ => "?".to_owned(),
+        };
+        let tokens: Vec<String> = self.tokens[start..end].iter().map(text).collect();
+        let Some(close) = tokens.iter().position(|token| token == ")") else { return false };
+        let source = tokens[close - 1].clone();
+        let rest = tokens[close + 1..].concat();
+        let names: Vec<&str> = members.fields.iter().map(|field| self.names.text(field.name)).collect();
+        let [initialized, assigned, through_this] = [
+            names.iter().map(|name| format!("{name}({source}.{name})")).collect::<Vec<_>>().join(","),
+            names.iter().map(|name| format!("{name}={source}.{name};")).collect::<String>(),
+            names.iter().map(|name| format!("this->{name}={source}.{name};")).collect::<String>(),
+        ];
+        !names.is_empty()
+            && (rest == format!(":{initialized}{{}}")
+                || rest == format!("{{{assigned}}}")
+                || rest == format!("{{{through_this}}}"))
     }
 
     /// Parses a member function with its specifiers; `None` for a declaration.

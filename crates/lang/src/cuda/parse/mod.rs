@@ -19,7 +19,7 @@ use foldhash::{HashSet, HashSetExt};
 use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
 use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
 use super::preprocess::MissingHeader;
-use super::types::builtin_type;
+use super::types::{builtin_type, is_group_type};
 use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
@@ -235,7 +235,7 @@ impl<'a> Parser<'a> {
     fn is_type_name(&self, symbol: Symbol) -> bool {
         !self.shadowed.contains(&symbol)
             && !self.function_names.contains(&symbol)
-            && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
+            && (self.types.contains(&symbol) || is_builtin_name(self.names.text(symbol)))
     }
 
     /// Declares a type name that is local to the current item.
@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
 
     fn is_namespace(&self, name: Symbol, at: usize) -> bool {
         match self.names.text(name) {
-            "std" => true,
+            "std" | "cooperative_groups" => true,
             "cuda" => matches!(self.ahead(at + 2), TokenKind::Name(next) if self.names.text(next) == "std"),
             _ => self.namespaces.contains(&name),
         }
@@ -324,4 +324,9 @@ impl<'a> Parser<'a> {
             }
         }
     }
+}
+
+/// Returns true for types that CUDA and the C++ library define.
+fn is_builtin_name(name: &str) -> bool {
+    builtin_type(name).is_some() || is_group_type(name)
 }

@@ -133,6 +133,9 @@ impl Parser<'_> {
             let hint = undeclared_hint(self.missing_headers, self.source, span, hint);
             return self.fail(span, what, "not declared", &hint);
         }
+        if self.names.text(symbol) == "thread_block_tile" && self.is("<") {
+            return Ok(Base::Template(symbol, self.template_args()?));
+        }
         if !self.struct_templates.contains(&symbol) {
             return Ok(Base::Named(symbol));
         }

@@ -111,7 +111,8 @@ impl Preprocessor<'_> {
                 }
                 let Some((found_args, after)) = arguments(&tokens[at..]) else {
                     let invalid = self.invalid(&token, "unterminated macro call", Some("write ')'"));
-                    return out.push(invalid);
+                    out.push(invalid);
+                    continue;
                 };
                 at += after;
                 args = found_args;
