@@ -9,6 +9,21 @@ pub enum CType {
     Value(Type),
     /// A pointer to values of this type.
     Pointer(Type),
+    Group(Group),
+}
+
+/// A cooperative group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    Block,
+    Grid,
+    /// A tile of that number of threads of a warp.
+    Tile(u8),
+}
+
+/// Returns true for the types of cooperative groups.
+pub fn is_group_type(name: &str) -> bool {
+    matches!(name, "thread_block" | "grid_group" | "thread_block_tile" | "coalesced_group" | "thread_group")
 }
 
 /// Type that CUDA, the C++ library or the CUDA printer defines by name.

@@ -43,6 +43,10 @@ impl<'m> Lowering<'m> {
             _ => self.c_type(&d.ty)?,
         };
         match ty {
+            CType::Group(group) => match d.init.as_ref().map(|init| self.operand(init)).transpose()? {
+                Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
+                _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
+            },
             CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
@@ -145,6 +149,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             CudaOperand::Lvalue(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || self.is_const_target(d);
@@ -163,6 +168,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "'auto' needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
             operand => {
                 let tree = self.value_of(operand, init.span)?;
@@ -182,14 +188,19 @@ impl<'m> Lowering<'m> {
                 let what = format!("const variable '{text}' has no initializer");
                 return self.fail(d.span, what, "no initializer", "initialize it");
             }
+            let default = self.default_value(ty, d.span)?;
             let zeros = self.zeros(ty);
-            return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
+            let local = self.new_local(text, ty, &zeros);
+            if let Some(default) = default {
+                self.assign(local, &default);
+            }
+            return Ok(Binding::Local(local, ty));
         };
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {
                 ([one], _) => self.initializer(one, ty)?,
-                _ => self.construct(args, ty, init.span)?,
+                _ => self.construct_value(args, ty, init.span)?,
             },
             _ if self.cas_initial_read == Some(init.span) => self.atomic_initial_read(init, ty)?,
             _ => self.initializer(init, ty)?,
