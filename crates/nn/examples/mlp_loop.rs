@@ -3,70 +3,63 @@
 //!
 //! `cargo run --release -p bornite-nn --example mlp_loop [epochs]`
 
-use bornite::{DType, Device, Error, Generator, Tensor, trace};
-use bornite_nn::layers::Linear;
-use bornite_nn::optimizer::{Optimizer, OptimizerKind};
-use bornite_nn::{Context, Init, ParameterList, Result};
+use bornite::Generator;
+use bornite_nn::prelude::*;
 
 const CLASSES: usize = 10;
 const FEATURES: usize = 32;
 const BATCH: usize = 64;
-const TRAINING_POINTS: usize = 20 * BATCH;
-const HELD_OUT_POINTS: usize = 512;
 
-/// Points around two centres per class, so that classes are not linearly separable.
-fn points(count: usize, centres: &Tensor, generator: &Generator, device: Device) -> Result<(Tensor, Tensor)> {
-    let numbers = Tensor::rand(&[count], DType::F32, generator, device) * (2 * CLASSES) as f64;
-    let which = numbers.cast(DType::I64).clamp(0i64, 2 * CLASSES as i64 - 1);
-    let noise = Tensor::randn(&[count, FEATURES], DType::F32, generator, device) * 0.8;
-    let (x, y) = (centres.index_select(0, &which) + noise, which.rem(CLASSES as i64));
-    x.realize()?;
-    y.realize()?;
-    Ok((x, y))
+/// Batches of points around two centres per class, so that classes are not linearly separable.
+fn points(batches: usize, centres: &Tensor, generator: &Generator, device: Device) -> Result<Vec<Vec<Tensor>>> {
+    let batch = |_| {
+        let numbers = Tensor::rand(&[BATCH], DType::F32, generator, device) * (2 * CLASSES) as f64;
+        let which = numbers.cast(DType::I64).clamp(0i64, 2 * CLASSES as i64 - 1);
+        let noise = Tensor::randn(&[BATCH, FEATURES], DType::F32, generator, device) * 0.8;
+        let batch = vec![centres.index_select(0, &which) + noise, which.rem(CLASSES as i64)];
+        batch.iter().try_for_each(Tensor::realize)?;
+        Ok(batch)
+    };
+    (0..batches).map(batch).collect()
+}
+
+fn mlp(params: &Params) -> Sequential {
+    let layer = |n: usize, from, to| Linear::new(&params.at("layer").at(n), from, to).init(Init::Kaiming);
+    Sequential::new().add(layer(0, FEATURES, 64)).add(Relu).add(layer(1, 64, 64)).add(Relu).add(layer(2, 64, CLASSES))
+}
+
+/// Trains with an optimizer and prints losses and accuracy.
+fn train<A>(
+    name: &str,
+    optimizer: &bornite_nn::optimizer::OptimizerBuilder<A>,
+    net: &Sequential,
+    [training, held_out]: [&Vec<Vec<Tensor>>; 2],
+    epochs: u64,
+) -> Result<()> {
+    let step = optimizer.compile(|b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]));
+    for epoch in 1..=epochs {
+        let mut sum = 0.0;
+        for batch in training {
+            sum += step.call(batch)?.loss()?;
+        }
+        println!("{name}: epoch {epoch}  loss {:.4}", sum / training.len() as f64);
+    }
+    println!("{name}: held out {:.1} %", 100.0 * evaluate(net, held_out, metrics::accuracy)?);
+    Ok(())
 }
 
 fn main() -> Result<()> {
     let epochs: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(8);
     let (device, generator) = (Device::choose(None)?, Generator::new(5));
     let centres = Tensor::randn(&[2 * CLASSES, FEATURES], DType::F32, &generator, device);
-    let (x, y) = points(TRAINING_POINTS, &centres, &generator, device)?;
-    let (unseen, answers) = points(HELD_OUT_POINTS, &centres, &generator, device)?;
-    let answers = answers.to_vec::<i64>()?;
+    let training = points(20, &centres, &generator, device)?;
+    let held_out = points(8, &centres, &generator, device)?;
 
-    let adam = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
-    let sgd = OptimizerKind::Sgd { momentum: 0.9, nesterov: false };
-    for (name, kind, lr) in [("adam", adam, 3e-3), ("sgd with momentum", sgd, 5e-2)] {
-        let mut parameters = ParameterList::new();
-        let sizes = [FEATURES, 64, 64, CLASSES];
-        let layers: Vec<Linear> = (0..3)
-            .map(|n| Linear::new(&mut parameters.scope("layer").scope(n), sizes[n], sizes[n + 1], Init::Kaiming, true))
-            .collect();
-        let forward = |context: &Context, x: &Tensor| {
-            let hidden = layers[1].forward(context, &layers[0].forward(context, x).relu()).relu();
-            layers[2].forward(context, &hidden)
-        };
-        let weights = parameters.arena(1, device)?;
-        let optimizer = Optimizer::new(kind, 1e-4, None, &parameters, &weights)?;
-        let step = trace(|inputs| {
-            let [x, y, scalars] = inputs else { return Err(Error::op("step", "expected x, y and step scalars")) };
-            let loss = forward(&Context::new(weights.tensors()), x).cross_entropy(y);
-            let step = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
-            Ok((vec![loss], step.updates))
-        });
-        let mut steps = 0;
-        for epoch in 1..=epochs {
-            let mut sum = 0.0;
-            for first in (0..TRAINING_POINTS).step_by(BATCH) {
-                steps += 1;
-                let batch = |of: &Tensor| of.slice(0, first as isize..(first + BATCH) as isize);
-                let scalars = optimizer.scalars(lr, steps).tensor(device);
-                sum += step.call(&[batch(&x), batch(&y), scalars])?[0].item()?;
-            }
-            println!("{name}: epoch {epoch}  loss {:.4}", sum / (TRAINING_POINTS / BATCH) as f64);
-        }
-        let predicted = forward(&Context::new(weights.tensors()), &unseen).argmax(-1).to_vec::<i64>()?;
-        let correct = predicted.iter().zip(&answers).filter(|(a, b)| a == b).count();
-        println!("{name}: held out {:.1} %", 100.0 * correct as f64 / HELD_OUT_POINTS as f64);
-    }
-    Ok(())
+    let params = Params::new(device, 1);
+    let net = mlp(&params);
+    train("adam", &Adam::new(&params).lr(3e-3).weight_decay(1e-4), &net, [&training, &held_out], epochs)?;
+    let params = Params::new(device, 1);
+    let net = mlp(&params);
+    let sgd = Sgd::new(&params).lr(5e-2).momentum(0.9).weight_decay(1e-4);
+    train("sgd with momentum", &sgd, &net, [&training, &held_out], epochs)
 }

@@ -47,24 +47,16 @@ input_structs! {
         targets,
     }
 
-    /// Inputs of the gradients of one batch.
+    /// Inputs of the gradients of one batch, after the tensors of the batch.
     GradientInputs("gradients") {
-        /// Token ids, `[batch, tokens]`.
-        tokens,
-        /// The token after each of `tokens`, in the same shape.
-        targets,
         /// Factor of the loss, a scalar.
         loss_scale,
         /// Seed and offset of dropout, two u64.
         random_state,
     }
 
-    /// Inputs of an optimizer step from one batch.
+    /// Inputs of an optimizer step from one batch, after the tensors of the batch.
     StepInputs("train_step") {
-        /// Token ids, `[batch, tokens]`.
-        tokens,
-        /// The token after each of `tokens`, in the same shape.
-        targets,
         /// [`StepScalars`](crate::optimizer::StepScalars), packed into one tensor.
         scalars,
         /// Factor of the loss, a scalar.
@@ -105,11 +97,11 @@ mod tests {
 
     #[test]
     fn inputs_keep_the_order_of_their_list() {
-        let inputs = StepInputs { tokens: 1, targets: 2, scalars: 3, loss_scale: 4, random_state: 5 };
+        let inputs = StepInputs { scalars: 1, loss_scale: 2, random_state: 3 };
         let list = inputs.into_list();
-        assert_eq!(list, [1, 2, 3, 4, 5]);
-        let StepInputs { tokens, targets, scalars, loss_scale, random_state } = StepInputs::from_list(&list).unwrap();
-        assert_eq!([tokens, targets, scalars, loss_scale, random_state], [&1, &2, &3, &4, &5]);
+        assert_eq!(list, [1, 2, 3]);
+        let StepInputs { scalars, loss_scale, random_state } = StepInputs::from_list(&list).unwrap();
+        assert_eq!([scalars, loss_scale, random_state], [&1, &2, &3]);
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! Builds on the tensors of `bornite`. Must not know the command line: progress is reported to
 //! observers. Start at [`train::run`], [`model::Gpt`] or [`checkpoint`].
 
+// The derive macro names this crate, also in its own layers.
+extern crate self as bornite_nn;
+
 pub mod checkpoint;
 pub mod data;
 mod dropout;
@@ -12,12 +15,18 @@ mod files;
 pub mod generate;
 mod inputs;
 pub mod layers;
+pub mod metrics;
 pub mod model;
+mod module;
 pub mod optimizer;
 mod parameters;
+pub mod prelude;
 mod random;
 pub mod tokenizer;
 pub mod train;
 
 pub use error::{Error, ErrorKind, Result};
-pub use parameters::{Context, Init, ParameterId, ParameterInfo, ParameterList, ParameterScope};
+pub use module::{Forward, Module, Summary, SummaryRow, Visited, Visitor, summary};
+pub use parameters::{
+    Buffer, Context, Init, Parameter, ParameterInfo, ParameterList, Params, dropout, eval_mode, is_training,
+};

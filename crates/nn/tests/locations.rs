@@ -15,7 +15,7 @@ use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
 use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
 use bornite_nn::train::{self, KEYS, Learner, LearnerOptions, LossScale, Precision, RunConfig, TrainedModel, Workload};
-use bornite_nn::{Error, ErrorKind, Init, ParameterList};
+use bornite_nn::{Error, ErrorKind, Init, Params};
 
 const CPU: Device = Device::Cpu(0);
 
@@ -173,13 +173,14 @@ fn errors_contain_the_location_of_the_call() {
     let optimizer = OptimizerKind::Sgd { momentum: 2.0, nesterov: false };
     fails(optimizer.check());
     fails(LrSchedule { lr: -1.0, ..LrSchedule::default() }.check());
-    let mut parameters = ParameterList::new();
-    parameters.scope("").parameter("weight", &[2, 2], Init::Ones);
+    let params = Params::new(CPU, 0);
+    params.parameter("weight", &[2, 2], Init::Ones);
+    let parameters = params.list();
     let arena = &parameters.arena(0, CPU).unwrap();
     fails(Optimizer::new(optimizer, 0.0, None, &parameters, arena));
     fails(Optimizer::new(options().optimizer, -1.0, None, &parameters, arena));
-    parameters.scope("").parameter("huge", &[usize::MAX, 2], Init::Ones);
-    fails(parameters.arena(0, CPU));
+    params.parameter("huge", &[usize::MAX, 2], Init::Ones);
+    fails(params.list().arena(0, CPU));
 
     // Tokenizers.
     fails(Tokenizer::read(none));

@@ -2,7 +2,7 @@
 
 use bornite::{Device, Tensor, trace};
 use bornite_nn::optimizer::{Optimizer, OptimizerKind};
-use bornite_nn::{Init, ParameterList};
+use bornite_nn::{Init, Params};
 use serde_json::Value;
 
 fn numbers(value: &Value) -> Vec<f32> {
@@ -25,9 +25,10 @@ fn optimizers_match_pytorch() {
     let (device, weight_decay, lr) =
         (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
     for (name, kind) in optimizers {
-        let mut parameters = ParameterList::new();
-        parameters.scope("").parameter("matrix", &[3, 4], Init::Zeros);
-        parameters.scope("").parameter("vector", &[5], Init::Zeros);
+        let params = Params::new(device, 0);
+        params.parameter("matrix", &[3, 4], Init::Zeros);
+        params.parameter("vector", &[5], Init::Zeros);
+        let parameters = params.list();
         let arena = parameters.arena(0, device).unwrap();
         let pair = |of: &Value| {
             let tensor = |n: usize, shape: &[usize]| Tensor::from_slice(&numbers(&of[n]), shape, device);

@@ -20,12 +20,23 @@ thread_local! {
 impl SourceLocation {
     /// The location of the caller, or that of the enclosing [`in_scope`](SourceLocation::in_scope).
     #[track_caller]
-    pub(crate) fn here() -> SourceLocation {
+    pub fn here() -> SourceLocation {
         OVERRIDE.get().unwrap_or(SourceLocation(Location::caller()))
     }
 
-    /// Runs `work`; nodes that it builds on this thread, and their errors, get this location.
-    pub(crate) fn in_scope<R>(self, work: impl FnOnce() -> R) -> R {
+    /// Runs `work`; tensors that it creates on this thread, and their errors, get this location. For
+    /// functions that are composed of others, so that an error has the line of their caller.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, error::SourceLocation};
+    /// #[track_caller]
+    /// fn halves(x: &Tensor) -> Vec<Tensor> {
+    ///     SourceLocation::here().in_scope(|| (0..2).map(|n| x.slice(7, n..n + 1)).collect())
+    /// }
+    /// let error = halves(&Tensor::ones(&[2], DType::F32, Device::cpu()))[0].item().unwrap_err();
+    /// assert!(error.location().is_some()); // the line above
+    /// ```
+    pub fn in_scope<R>(self, work: impl FnOnce() -> R) -> R {
         // Ends the scope also if `work` panics.
         struct Scope(Option<SourceLocation>);
         impl Drop for Scope {

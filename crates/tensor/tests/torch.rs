@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bornite::{DType, Device, Result, Tensor, ops::Conv2dOptions};
+use bornite::ops::{
+    Conv1dOptions, Conv2dOptions, ConvTranspose2dOptions, CrossEntropyOptions, NllOptions, Reduction, UpsampleMode,
+};
+use bornite::{DType, Device, Result, Tensor};
 
 /// Maximum error relative to the norm.
 const TOLERANCE: f64 = 1e-5;
@@ -147,7 +150,20 @@ fn unit(x: &Tensor) -> Tensor {
 }
 
 fn expressions() -> Vec<Expression> {
-    [elementwise(), activations(), reductions(), products(), layers(), losses(), images(), choices(), models()].concat()
+    [
+        elementwise(),
+        activations(),
+        reductions(),
+        products(),
+        layers(),
+        losses(),
+        loss_options(),
+        images(),
+        image_layers(),
+        choices(),
+        models(),
+    ]
+    .concat()
 }
 
 fn elementwise() -> Vec<Expression> {
@@ -292,6 +308,102 @@ fn losses() -> Vec<Expression> {
         case!("bce", |x, t| x.bce(t)),
         case!("bce_with_logits", |x, t| (x * 4.0).bce_with_logits(t)),
         case!("kl_div", |x, t| x.log_softmax(-1).kl_div(&t.softmax(-1))),
+    ]
+}
+
+/// The options of `cross_entropy_all_options`.
+fn all_options(x: &Tensor, t: &Tensor, w: &Tensor, reduction: Reduction) -> Tensor {
+    let weight = Some(w.detach());
+    x.cross_entropy_loss(t, &CrossEntropyOptions { label_smoothing: 0.3, ignore_index: Some(1), weight, reduction })
+}
+
+fn loss_options() -> Vec<Expression> {
+    vec![
+        case!("cross_entropy_smoothed", |x, t| {
+            x.cross_entropy_loss(t, &CrossEntropyOptions { label_smoothing: 0.2, ..Default::default() })
+        }),
+        case!("cross_entropy_ignored", |x, t| {
+            x.cross_entropy_loss(t, &CrossEntropyOptions { ignore_index: Some(2), ..Default::default() })
+        }),
+        case!("cross_entropy_weighted", |x, t, w| {
+            x.cross_entropy_loss(t, &CrossEntropyOptions { weight: Some(w.detach()), ..Default::default() })
+        }),
+        case!("cross_entropy_all_options", |x, t, w| all_options(x, t, w, Reduction::Mean)),
+        case!("cross_entropy_all_options_sum", |x, t, w| all_options(x, t, w, Reduction::Sum)),
+        case!("cross_entropy_all_options_none", |x, t, w| all_options(x, t, w, Reduction::None)),
+        case!("cross_entropy_none", |x, t| {
+            x.cross_entropy_loss(t, &CrossEntropyOptions { reduction: Reduction::None, ..Default::default() })
+        }),
+        case!("cross_entropy_sum_ignored", |x, t| {
+            let (ignore_index, reduction) = (Some(0), Reduction::Sum);
+            x.cross_entropy_loss(t, &CrossEntropyOptions { ignore_index, reduction, ..Default::default() })
+        }),
+        case!("cross_entropy_probabilities_options", |x, t, w| {
+            let (label_smoothing, weight) = (0.1, Some(w.detach()));
+            let options = CrossEntropyOptions { label_smoothing, weight, ..Default::default() };
+            x.cross_entropy_loss(&t.softmax(-1), &options)
+        }),
+        case!("nll_options", |x, t, w| {
+            let (ignore_index, weight) = (Some(3), Some(w.detach()));
+            x.log_softmax(-1).nll_loss(t, &NllOptions { ignore_index, weight, ..Default::default() })
+        }),
+        case!("nll_none", |x, t| {
+            x.log_softmax(-1).nll_loss(t, &NllOptions { reduction: Reduction::None, ..Default::default() })
+        }),
+        case!("mse_none", |x, t| x.mse_loss(t, Reduction::None)),
+        case!("l1_sum", |x, t| x.l1_loss(t, Reduction::Sum)),
+        case!("huber_none", |x, t| x.huber_loss(t, 1.2, Reduction::None)),
+        case!("smooth_l1", |x, t| x.smooth_l1_loss(t, 0.7, Reduction::Mean)),
+        case!("smooth_l1_beta_0", |x, t| x.smooth_l1_loss(t, 0.0, Reduction::Sum)),
+        case!("bce_none", |x, t| x.bce_loss(t, Reduction::None)),
+        case!("bce_with_logits_pos_weight", |x, t, w| {
+            (x * 4.0).bce_with_logits_loss(t, Some(&w.detach()), Reduction::Mean)
+        }),
+        case!("bce_with_logits_sum", |x, t| x.bce_with_logits_loss(t, None, Reduction::Sum)),
+        case!("kl_div_none", |x, t| x.log_softmax(-1).kl_div_loss(&t.softmax(-1), Reduction::None)),
+        case!("kl_div_sum", |x, t| x.log_softmax(-1).kl_div_loss(&t.softmax(-1), Reduction::Sum)),
+    ]
+}
+
+fn image_layers() -> Vec<Expression> {
+    const BILINEAR: UpsampleMode = UpsampleMode::Bilinear { align_corners: false };
+    const CORNERS: UpsampleMode = UpsampleMode::Bilinear { align_corners: true };
+    vec![
+        case!("conv1d", |x, w, b| {
+            x.conv1d(w, Some(b), Conv1dOptions { stride: 2, padding: 1, ..Default::default() })
+        }),
+        case!("conv1d_groups", |x, w| {
+            x.conv1d(w, None, Conv1dOptions { dilation: 2, groups: 2, ..Default::default() })
+        }),
+        case!("conv_transpose2d", |x, w| x.conv_transpose2d(w, None, ConvTranspose2dOptions::default())),
+        case!("conv_transpose2d_stride", |x, w, b| {
+            let options = ConvTranspose2dOptions { stride: (2, 2), padding: (1, 1), ..Default::default() };
+            x.conv_transpose2d(w, Some(b), options)
+        }),
+        case!("conv_transpose2d_options", |x, w, b| {
+            let (stride, padding, output_padding) = ((2, 3), (1, 2), (1, 2));
+            let options = ConvTranspose2dOptions { stride, padding, output_padding, dilation: (3, 2), groups: 2 };
+            x.conv_transpose2d(w, Some(b), options)
+        }),
+        case!("conv_transpose2d_depthwise", |x, w| {
+            let options = ConvTranspose2dOptions { stride: (2, 2), groups: 3, ..Default::default() };
+            x.conv_transpose2d(w, None, options)
+        }),
+        case!("adaptive_avg_pool2d", |x| x.exp().adaptive_avg_pool2d([3, 2])),
+        case!("adaptive_avg_pool2d_uneven", |x| x.exp().adaptive_avg_pool2d([3, 7])),
+        case!("adaptive_max_pool2d", |x| x.adaptive_max_pool2d([2, 4])),
+        case!("adaptive_max_pool2d_uneven", |x| x.adaptive_max_pool2d([4, 3])),
+        case!("global_avg_pool", |x| x.global_avg_pool().exp()),
+        case!("global_max_pool", |x| x.global_max_pool().exp()),
+        case!("group_norm", |x, w, b| x.group_norm(3, Some(w), Some(b), 1e-5)),
+        case!("group_norm_plain", |x| x.group_norm(2, None, None, 1e-5).exp()),
+        case!("instance_norm", |x, w, b| x.group_norm(3, Some(w), Some(b), 1e-5)),
+        case!("upsample_nearest", |x| x.upsample([6, 12], UpsampleMode::Nearest).exp()),
+        case!("upsample_nearest_uneven", |x| x.upsample([7, 3], UpsampleMode::Nearest).exp()),
+        case!("upsample_bilinear", |x| x.upsample([6, 9], BILINEAR)),
+        case!("upsample_bilinear_smaller", |x| x.upsample([3, 4], BILINEAR)),
+        case!("upsample_bilinear_corners", |x| x.upsample([7, 9], CORNERS)),
+        case!("upsample_bilinear_corner", |x| x.upsample([1, 2], CORNERS)),
     ]
 }
 

@@ -3,11 +3,12 @@
 use bornite::{DType, Tensor, Var, var::Update};
 
 use super::config::{GptConfig, PositionKind, RopeScaling};
-use crate::layers::Linear;
-use crate::parameters::{Context, Init, ParameterScope};
+use crate::layers::{Linear, merge_heads, split_heads};
+use crate::parameters::{Init, Params, dropout};
+use crate::{Forward, Module};
 
 /// Multi-head causal self-attention.
-#[derive(Clone, Debug)]
+#[derive(Clone, Module, Debug)]
 pub struct Attention {
     qkv: Linear,
     out: Linear,
@@ -16,7 +17,9 @@ pub struct Attention {
     head_width: usize,
     /// Factor of the scores before the softmax.
     scale: f64,
+    #[module(skip)]
     position: PositionKind,
+    #[module(skip)]
     rope_scaling: Option<RopeScaling>,
     dropout: f64,
 }
@@ -33,13 +36,13 @@ pub struct KvCache {
 impl Attention {
     /// Declares the projection to queries, keys and values, and the output projection, of layer
     /// `layer`, counted from 0.
-    pub fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize, out: Init) -> Attention {
+    pub fn new(params: &Params, config: &GptConfig, layer: usize, out: Init) -> Attention {
         let (head, width, bias) = (config.head_width(), config.width, config.attention_bias());
         let columns = (config.heads + 2 * config.kv_heads) * head;
         let head_scale = if config.scale_attention { 1.0 / (head as f64).sqrt() } else { 1.0 };
         Attention {
-            qkv: Linear::new(&mut scope.scope("qkv"), width, columns, Init::Normal(0.02), bias),
-            out: Linear::new(&mut scope.scope("out"), config.heads_width(), width, out, bias),
+            qkv: Linear::new(&params.at("qkv"), width, columns).init(Init::Normal(0.02)).bias(bias),
+            out: Linear::new(&params.at("out"), config.heads_width(), width).init(out).bias(bias),
             heads: config.heads,
             kv_heads: config.kv_heads,
             head_width: head,
@@ -52,15 +55,10 @@ impl Attention {
 
     /// Projects `[batch, tokens, width]` to queries, keys and values of `[batch, heads, tokens,
     /// head_width]`, with rotary embeddings applied at `positions`.
-    fn project(&self, context: &Context, x: &Tensor, positions: &Tensor) -> [Tensor; 3] {
-        let [batch, tokens] = match x.shape() {
-            Ok(&[batch, tokens, _]) => [batch, tokens],
-            _ => return [(); 3].map(|()| x.clone()),
-        };
-        let all =
-            self.qkv.forward(context, x).reshape(&[batch, tokens, self.heads + 2 * self.kv_heads, self.head_width]);
-        let mut parts = all.split_sizes(&[self.heads, self.kv_heads, self.kv_heads], 2).into_iter();
-        let [q, k, v] = [(); 3].map(|()| parts.next().unwrap_or_else(|| x.clone()).permute(&[0, 2, 1, 3]));
+    fn project(&self, x: &Tensor, positions: &Tensor) -> [Tensor; 3] {
+        let heads = [self.heads, self.kv_heads, self.kv_heads];
+        let parts = split_heads(&self.qkv.forward(x), &heads, self.head_width);
+        let Ok([q, k, v]) = <[Tensor; 3]>::try_from(parts) else { return [(); 3].map(|()| x.clone()) };
         match self.position {
             PositionKind::Learned => [q, k, v],
             PositionKind::Rope(base) => {
@@ -83,31 +81,23 @@ impl Attention {
     }
 
     /// Concatenates the heads and applies the output projection.
-    fn output(&self, context: &Context, heads: &Tensor) -> Tensor {
-        let Ok(&[batch, _, tokens, _]) = heads.shape() else { return heads.clone() };
-        let rows = heads.permute(&[0, 2, 1, 3]).reshape(&[batch, tokens, self.heads * self.head_width]);
-        context.dropout(&self.out.forward(context, &rows), self.dropout)
+    fn output(&self, heads: &Tensor) -> Tensor {
+        dropout(&self.out.forward(&merge_heads(heads)), self.dropout)
     }
 
     /// Attends over all tokens of a batch; `positions` are those of the tokens.
-    pub fn forward(&self, context: &Context, x: &Tensor, positions: &Tensor) -> Tensor {
-        let [q, k, v] = self.project(context, x, positions);
+    pub fn forward(&self, x: &Tensor, positions: &Tensor) -> Tensor {
+        let [q, k, v] = self.project(x, positions);
         let attended = Tensor::attention(&q, &self.repeat_kv(&k), &self.repeat_kv(&v), Some(self.scale), true, None);
-        self.output(context, &attended)
+        self.output(&attended)
     }
 
     /// Attends over the cached tokens and the tokens of `x`, the first of which is at `position`,
     /// an i64 scalar. Also returns the updates of the cache.
-    pub fn forward_cached(
-        &self,
-        context: &Context,
-        x: &Tensor,
-        position: &Tensor,
-        cache: &KvCache,
-    ) -> (Tensor, Vec<Update>) {
+    pub fn forward_cached(&self, x: &Tensor, position: &Tensor, cache: &KvCache) -> (Tensor, Vec<Update>) {
         let (Ok(&[_, tokens, _]), Ok(device)) = (x.shape(), x.device()) else { return (x.clone(), vec![]) };
         let offsets = Tensor::arange(tokens, DType::I64, device);
-        let [q, k, v] = self.project(context, x, &(&offsets + position));
+        let [q, k, v] = self.project(x, &(&offsets + position));
         let (keys, values) =
             (write_rows(&cache.keys.get(), &k, position), write_rows(&cache.values.get(), &v, position));
         // Causal mask.
@@ -116,7 +106,7 @@ impl Attention {
         let mask = cached.le((&offsets + position).reshape(&[tokens, 1]));
         let (k, v) = (self.repeat_kv(&keys), self.repeat_kv(&values));
         let attended = Tensor::attention(&q, &k, &v, Some(self.scale), false, Some(&mask));
-        (self.output(context, &attended), vec![cache.keys.set(keys), cache.values.set(values)])
+        (self.output(&attended), vec![cache.keys.set(keys), cache.values.set(values)])
     }
 }
 

@@ -1,89 +1,88 @@
 //! GPT-2 and Llama models, built from the same transformer block.
 
-use std::ops::Range;
-
-use bornite::{DType, Device, Tensor, Var, var::Update};
+use bornite::{DType, Device, Tensor, Var, error::SourceLocation, var::Update};
 
 use super::attention::{Attention, KvCache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
-use crate::Result;
 use crate::error::located;
-use crate::layers::{Embedding, Linear, Norm, without_padding};
-use crate::parameters::{Context, Init, ParameterList, ParameterScope};
+use crate::layers::{Embedding, LayerNorm, Linear, Norm, RmsNorm, without_padding};
+use crate::parameters::{Context, Init, ParameterList, Params, checkpoint, dropout};
+use crate::{Forward, Module, Result};
 
 /// MLP of a block.
-#[derive(Clone, Debug)]
+#[derive(Clone, Module, Debug)]
 pub struct Mlp {
     up: Linear,
     gate: Option<Linear>,
     down: Linear,
+    #[module(skip)]
     kind: MlpKind,
     dropout: f64,
 }
 
 impl Mlp {
-    fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, out: Init) -> Mlp {
+    fn new(params: &Params, config: &GptConfig, out: Init) -> Mlp {
         let GptConfig { width, mlp_hidden, bias, .. } = *config;
-        let up = |scope: &mut ParameterScope<'_>| Linear::new(scope, width, mlp_hidden, Init::Normal(0.02), bias);
+        let up = |name: &str| Linear::new(&params.at(name), width, mlp_hidden).init(Init::Normal(0.02)).bias(bias);
         Mlp {
-            up: up(&mut scope.scope("up")),
-            gate: (config.mlp == MlpKind::Swiglu).then(|| up(&mut scope.scope("gate"))),
-            down: Linear::new(&mut scope.scope("down"), mlp_hidden, width, out, bias),
+            up: up("up"),
+            gate: (config.mlp == MlpKind::Swiglu).then(|| up("gate")),
+            down: Linear::new(&params.at("down"), mlp_hidden, width).init(out).bias(bias),
             kind: config.mlp,
             dropout: config.dropout,
         }
     }
+}
 
+impl Forward for Mlp {
     /// Applies the MLP to the last axis of `x`.
-    pub fn forward(&self, context: &Context, x: &Tensor) -> Tensor {
-        let up = self.up.forward(context, x);
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let up = self.up.forward(x);
         let hidden = match &self.gate {
-            Some(gate) => gate.forward(context, x).silu() * up,
+            Some(gate) => gate.forward(x).silu() * up,
             None if self.kind == MlpKind::GeluErf => up.gelu_erf(),
             None => up.gelu(),
         };
-        context.dropout(&self.down.forward(context, &hidden), self.dropout)
+        dropout(&self.down.forward(&hidden), self.dropout)
     }
 }
 
-/// Pre-norm transformer block: attention and MLP, each with a residual connection.
-#[derive(Clone, Debug)]
-pub struct TransformerBlock {
+/// Block of a GPT: attention and MLP, each with a norm before it and a residual connection.
+#[derive(Clone, Module, Debug)]
+pub struct GptBlock {
     attention_norm: Norm,
     attention: Attention,
     mlp_norm: Norm,
     mlp: Mlp,
-    /// Indices of its parameters.
-    parameters: Range<usize>,
 }
 
-impl TransformerBlock {
-    fn new(scope: &mut ParameterScope<'_>, config: &GptConfig, layer: usize) -> TransformerBlock {
+impl GptBlock {
+    fn new(params: &Params, config: &GptConfig, layer: usize) -> GptBlock {
         // As in GPT-2: keeps the variance of the residual stream independent of the number of
         // blocks.
         let out = Init::Normal(0.02 / (2.0 * config.layers as f64).sqrt());
-        let first = scope.count();
-        let attention_norm = norm(&mut scope.scope("norm1"), config);
-        let attention = Attention::new(&mut scope.scope("attention"), config, layer, out);
-        let mlp_norm = norm(&mut scope.scope("norm2"), config);
-        let mlp = Mlp::new(&mut scope.scope("mlp"), config, out);
-        TransformerBlock { attention_norm, attention, mlp_norm, mlp, parameters: first..scope.count() }
+        GptBlock {
+            attention_norm: norm(&params.at("norm1"), config),
+            attention: Attention::new(&params.at("attention"), config, layer, out),
+            mlp_norm: norm(&params.at("norm2"), config),
+            mlp: Mlp::new(&params.at("mlp"), config, out),
+        }
     }
 
-    fn forward(&self, context: &Context, x: &Tensor, positions: &Tensor) -> Tensor {
-        let x = x + self.attention.forward(context, &self.attention_norm.forward(context, x), positions);
-        self.forward_mlp(context, &x)
+    fn forward(&self, x: &Tensor, positions: &Tensor) -> Tensor {
+        let x = x + self.attention.forward(&self.attention_norm.forward(x), positions);
+        self.forward_mlp(&x)
     }
 
-    fn forward_mlp(&self, context: &Context, x: &Tensor) -> Tensor {
-        x + self.mlp.forward(context, &self.mlp_norm.forward(context, x))
+    fn forward_mlp(&self, x: &Tensor) -> Tensor {
+        x + self.mlp.forward(&self.mlp_norm.forward(x))
     }
 }
 
-fn norm(scope: &mut ParameterScope<'_>, config: &GptConfig) -> Norm {
+fn norm(params: &Params, config: &GptConfig) -> Norm {
     match config.norm {
-        NormKind::Layer => Norm::layer(scope, config.width, config.eps),
-        NormKind::Rms => Norm::rms(scope, config.width, config.eps),
+        NormKind::Layer => Norm::Layer(LayerNorm::new(params, config.width).eps(config.eps)),
+        NormKind::Rms => Norm::Rms(RmsNorm::new(params, config.width).eps(config.eps)),
     }
 }
 
@@ -91,7 +90,22 @@ fn norm(scope: &mut ParameterScope<'_>, config: &GptConfig) -> Norm {
 /// 50,257 rows of GPT-2's table take five times as long as with 50,304.
 const VOCABULARY_MULTIPLE: usize = 64;
 
-/// A GPT: architecture and parameter ids. The values are in a [`Context`].
+/// A GPT-2 or Llama model.
+///
+/// As a layer, with parameters in a [`Params`]:
+///
+/// ```
+/// use bornite_nn::{model::{Gpt, GptConfig}, prelude::*};
+/// # fn main() -> Result<()> {
+/// let params = Params::new(Device::cpu(), 1);
+/// let gpt = Gpt::declare(&params, GptConfig::named("tiny", 256)?)?;
+/// let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
+/// assert_eq!(gpt.forward(&tokens).shape()?, [1, 8, 256]);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// With values in a [`Context`]:
 ///
 /// ```
 /// use bornite::{DType, Device, Tensor};
@@ -105,13 +119,17 @@ const VOCABULARY_MULTIPLE: usize = 64;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Module, Debug)]
 pub struct Gpt {
+    #[module(skip)]
     config: GptConfig,
+    #[module(skip)]
+    params: Params,
+    #[module(skip)]
     parameters: ParameterList,
     token_embedding: Embedding,
     position_embedding: Option<Embedding>,
-    blocks: Vec<TransformerBlock>,
+    blocks: Vec<GptBlock>,
     final_norm: Norm,
     head: Option<Linear>,
     activation_checkpointing: bool,
@@ -119,26 +137,32 @@ pub struct Gpt {
 }
 
 impl Gpt {
-    /// Declares the parameters of a model.
+    /// Creates a model whose values are in a [`Context`]. See [`Gpt::declare`] for a layer.
     #[track_caller]
     pub fn new(config: GptConfig) -> Result<Gpt> {
+        located(|| Gpt::declare(&Params::new(Device::cpu(), 0), config))
+    }
+
+    /// Declares the parameters of a model.
+    #[track_caller]
+    pub fn declare(params: &Params, config: GptConfig) -> Result<Gpt> {
         located(|| {
             config.check()?;
-            let mut parameters = ParameterList::new();
-            let mut root = parameters.scope("");
             let GptConfig { vocabulary, context, layers, width, .. } = config;
-            let mut scope = root.scope("token_embedding").pad_rows(VOCABULARY_MULTIPLE);
-            let token_embedding = Embedding::new(&mut scope, vocabulary, width, Init::Normal(0.02));
+            let table = |params: &Params, count: usize| Embedding::new(params, count, width).init(Init::Normal(0.02));
+            let padded = |name: &str| params.at(name).pad_rows(VOCABULARY_MULTIPLE);
+            let token_embedding = table(&padded("token_embedding"), vocabulary);
             let position_embedding = matches!(config.position, PositionKind::Learned)
-                .then(|| Embedding::new(&mut root.scope("position_embedding"), context, width, Init::Normal(0.02)));
-            let mut scope = root.scope("blocks");
-            let blocks = (0..layers).map(|n| TransformerBlock::new(&mut scope.scope(n), &config, n)).collect();
-            let final_norm = norm(&mut root.scope("norm"), &config);
-            let mut scope = root.scope("head").pad_rows(VOCABULARY_MULTIPLE);
+                .then(|| table(&params.at("position_embedding"), context));
+            let scope = params.at("blocks");
+            let blocks = (0..layers).map(|n| GptBlock::new(&scope.at(n), &config, n)).collect();
+            let final_norm = norm(&params.at("norm"), &config);
             let head = (!config.tied_embeddings)
-                .then(|| Linear::new(&mut scope, width, vocabulary, Init::Normal(0.02), false));
+                .then(|| Linear::new(&padded("head"), width, vocabulary).init(Init::Normal(0.02)).bias(false));
+            let (params, parameters) = (params.clone(), params.list());
             Ok(Gpt {
                 config,
+                params,
                 parameters,
                 token_embedding,
                 position_embedding,
@@ -174,74 +198,85 @@ impl Gpt {
     }
 
     /// Embeds tokens at positions.
-    fn embed(&self, context: &Context, tokens: &Tensor, positions: &Tensor) -> Tensor {
-        let rows = self.token_embedding.forward(context, tokens);
+    fn embed(&self, tokens: &Tensor, positions: &Tensor) -> Tensor {
+        let rows = self.token_embedding.forward(tokens);
         let rows = match &self.position_embedding {
-            Some(table) => rows + table.forward(context, positions),
+            Some(table) => rows + table.forward(positions),
             None => rows,
         };
-        context.dropout(&rows, self.config.dropout)
+        dropout(&rows, self.config.dropout)
     }
 
     /// Returns the output of the final norm for `[batch, tokens]`.
-    fn hidden_states(&self, context: &Context, tokens: &Tensor) -> Tensor {
-        let (Ok(&[_, count]), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
+    fn hidden_states(&self, tokens: &Tensor) -> Tensor {
+        let (Ok(shape), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
+        let &[_, count] = shape else {
+            return Tensor::failed("gpt", format!("expected tokens [batch, tokens], found {shape:?}"));
+        };
         let positions = Tensor::arange(count, DType::I64, device);
         // The first rows of the position table are a slice, whose gradient is simpler than that of
         // a gather.
         let mut x = match &self.position_embedding {
             Some(table) => {
-                let rows =
-                    self.token_embedding.forward(context, tokens) + table.table(context).slice(0, 0..count as isize);
-                context.dropout(&rows, self.config.dropout)
+                let rows = self.token_embedding.forward(tokens) + table.table().slice(0, 0..count as isize);
+                dropout(&rows, self.config.dropout)
             }
-            None => self.embed(context, tokens, &positions),
+            None => self.embed(tokens, &positions),
         };
         for block in &self.blocks {
             x = if self.activation_checkpointing {
-                let (block, positions) = (block.clone(), positions.clone());
-                context
-                    .checkpoint(&x, block.parameters.clone(), move |context, x| block.forward(context, x, &positions))
+                let (parameters, block, positions) = (block.parameters(), block.clone(), positions.clone());
+                checkpoint(&self.params, &x, &parameters, move |x| block.forward(x, &positions))
             } else {
-                block.forward(context, &x, &positions)
+                block.forward(&x, &positions)
             };
         }
-        self.final_norm.forward(context, &x)
+        self.final_norm.forward(&x)
     }
 
     /// Returns the logits of hidden states, with those of a padded vocabulary.
-    fn padded_logits(&self, context: &Context, hidden: &Tensor) -> Tensor {
+    fn padded_logits(&self, hidden: &Tensor) -> Tensor {
         match &self.head {
-            Some(head) => head.forward_padded(context, hidden),
-            None => hidden.linear(self.token_embedding.padded_table(context), None),
+            Some(head) => head.forward_padded(hidden),
+            None => hidden.linear(&self.token_embedding.padded_table(), None),
         }
     }
 
-    fn project_to_logits(&self, context: &Context, hidden: &Tensor) -> Tensor {
-        without_padding(&self.padded_logits(context, hidden), -1, self.config.vocabulary)
+    fn project_to_logits(&self, hidden: &Tensor) -> Tensor {
+        without_padding(&self.padded_logits(hidden), -1, self.config.vocabulary)
     }
 
     /// Returns the logits of the next token after each of `[batch, tokens]`.
     #[track_caller]
     pub fn logits(&self, context: &Context, tokens: &Tensor) -> Tensor {
-        self.project_to_logits(context, &self.hidden_states(context, tokens))
+        let location = SourceLocation::here();
+        context.run(&self.params, || location.in_scope(|| self.forward(tokens)))
     }
 
-    /// Returns the mean cross-entropy of the next tokens, `targets`, in f32.
+    /// As [`Gpt::next_token_loss`], with the values of a context.
     #[track_caller]
     pub fn loss(&self, context: &Context, tokens: &Tensor, targets: &Tensor) -> Tensor {
-        let (Ok(&[batch, count]), vocabulary) = (tokens.shape(), self.config.vocabulary) else { return tokens.clone() };
-        let logits = self.padded_logits(context, &self.hidden_states(context, tokens));
-        let Some(&columns) = logits.shape().ok().and_then(<[usize]>::last) else { return logits };
-        let logits = logits.reshape(&[batch * count, columns]);
-        let targets = targets.reshape(&[batch * count]);
-        if !self.ignore_negative_targets {
-            return logits.cross_entropy_per_row(&targets, vocabulary).mean(..);
-        }
-        let included = targets.ge(0).cast(DType::F32);
-        let rows = logits.cross_entropy_per_row(&targets.maximum(0i64), vocabulary);
-        // The loss of a batch without included targets is 0.
-        (rows * &included).sum(..) / (included.sum(..) + 1e-6)
+        let location = SourceLocation::here();
+        context.run(&self.params, || location.in_scope(|| self.next_token_loss(tokens, targets)))
+    }
+
+    /// Returns the mean cross-entropy of the next tokens, `targets`, in f32; both are `[batch,
+    /// tokens]`.
+    #[track_caller]
+    pub fn next_token_loss(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
+        SourceLocation::here().in_scope(|| {
+            let logits = self.padded_logits(&self.hidden_states(tokens));
+            let Ok(&[batch, count, columns]) = logits.shape() else { return logits };
+            let (logits, vocabulary) = (logits.reshape(&[batch * count, columns]), self.config.vocabulary);
+            let targets = targets.reshape(&[batch * count]);
+            if !self.ignore_negative_targets {
+                return logits.cross_entropy_per_row(&targets, vocabulary).mean(..);
+            }
+            let included = targets.ge(0).cast(DType::F32);
+            let rows = logits.cross_entropy_per_row(&targets.maximum(0i64), vocabulary);
+            // The loss of a batch without included targets is 0.
+            (rows * &included).sum(..) / (included.sum(..) + 1e-6)
+        })
     }
 
     /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length`
@@ -266,22 +301,66 @@ impl Gpt {
         count: &Tensor,
         caches: &[KvCache],
     ) -> (Tensor, Vec<Update>) {
+        context.run(&self.params, || self.advance_in_context(tokens, position, count, caches))
+    }
+
+    fn advance_in_context(
+        &self,
+        tokens: &Tensor,
+        position: &Tensor,
+        count: &Tensor,
+        caches: &[KvCache],
+    ) -> (Tensor, Vec<Update>) {
         let (Ok(&[batch, more]), Ok(device)) = (tokens.shape(), tokens.device()) else {
             return (tokens.clone(), vec![]);
         };
         let positions = Tensor::arange(more, DType::I64, device) + position;
         // Only padding has positions past the table.
         let positions = positions.clamp(0i64, self.config.context as i64 - 1);
-        let mut x = self.embed(context, tokens, &positions);
+        let mut x = self.embed(tokens, &positions);
         let mut updates = vec![];
         for (block, cache) in self.blocks.iter().zip(caches) {
-            let normed = block.attention_norm.forward(context, &x);
-            let (attended, new) = block.attention.forward_cached(context, &normed, position, cache);
+            let normed = block.attention_norm.forward(&x);
+            let (attended, new) = block.attention.forward_cached(&normed, position, cache);
             updates.extend(new);
-            x = block.forward_mlp(context, &(x + attended));
+            x = block.forward_mlp(&(x + attended));
         }
         let last = if more == 1 { x } else { x.index_select(1, &(count - 1i64).reshape(&[1])) };
-        let logits = self.project_to_logits(context, &self.final_norm.forward(context, &last));
+        let logits = self.project_to_logits(&self.final_norm.forward(&last));
         (logits.reshape(&[batch, self.config.vocabulary]), updates)
+    }
+}
+
+impl Forward for Gpt {
+    /// Returns the logits of the next token after each of `[batch, tokens]`.
+    #[track_caller]
+    fn forward(&self, tokens: &Tensor) -> Tensor {
+        SourceLocation::here().in_scope(|| self.project_to_logits(&self.hidden_states(tokens)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_parameter_value_is_an_error() {
+        let small = Gpt::new(GptConfig::gpt2(16, 8, 1, 2, 8)).unwrap();
+        let large = Gpt::new(GptConfig::gpt2(16, 8, 3, 2, 8)).unwrap();
+        let values = small.parameters().arena(1, Device::cpu()).unwrap().tensors();
+        let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
+        for count in [0, 1, values.len()] {
+            for gpt in [large.clone(), large.clone().activation_checkpointing(true)] {
+                let context = Context::new(values[..count].to_vec());
+                let error = gpt.logits(&context, &tokens).to_vec::<f32>().unwrap_err().to_string();
+                assert!(error.contains("Pass all values of the model that declared it"), "{count}: {error}");
+            }
+        }
+        // A recomputed part of a model has its own parameters only.
+        let params = Params::new(Device::cpu(), 0);
+        let all: Vec<_> = (0..3).map(|n| params.parameter(&n.to_string(), &[4], Init::Ones)).collect();
+        let (x, first) = (Tensor::zeros(&[4], DType::F32, Device::cpu()), all[0].clone());
+        let outside = checkpoint(&params, &x, &all[1..], move |x| x + first.value());
+        assert!(outside.to_vec::<f32>().unwrap_err().to_string().contains("values for parameters 1 to 2"));
     }
 }

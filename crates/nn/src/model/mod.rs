@@ -10,4 +10,4 @@ mod hugging_face;
 
 pub use attention::{Attention, KvCache};
 pub use config::{GptConfig, MlpKind, NormKind, PositionKind, RopeScaling};
-pub use gpt::{Gpt, Mlp, TransformerBlock};
+pub use gpt::{Gpt, GptBlock, Mlp};

@@ -2,7 +2,7 @@
 //! parameters.
 //!
 //! `schedule.rs` computes learning rates, `muon.rs` orthogonalizes matrices. Nothing here knows
-//! models, data or files.
+//! models, data or files. Builders such as [`AdamW`] (`train/builder.rs`) compile training steps.
 
 mod muon;
 mod schedule;
@@ -14,9 +14,10 @@ use bornite::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use crate::train::{Adagrad, Adam, AdamW, Muon, OptimizerBuilder, RmsProp, Sgd};
 pub use schedule::{LrDecay, LrSchedule};
 
-use crate::parameters::ParameterList;
+use crate::parameters::{ParameterInfo, ParameterList};
 use crate::{Error, Result};
 
 /// Optimizer algorithm with its hyperparameters.
@@ -150,16 +151,39 @@ impl StepScalars<Tensor> {
     }
 }
 
+/// Settings of one parameter.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ParameterSettings {
+    /// Weight decay.
+    pub weight_decay: f64,
+    /// Factor of the learning rate; 0 keeps the parameter unchanged.
+    pub lr_multiplier: f64,
+    /// Muon orthogonalizes the update of this matrix.
+    pub orthogonalize: bool,
+}
+
+impl ParameterSettings {
+    /// Default settings: weight decay for matrices only, and Muon for the matrices of blocks, not
+    /// for embeddings and the output head.
+    pub fn new(parameter: &ParameterInfo, weight_decay: f64) -> ParameterSettings {
+        let weight_decay = if parameter.has_weight_decay() { weight_decay } else { 0.0 };
+        let orthogonalize = parameter.shape.len() == 2 && parameter.name.contains("blocks.");
+        ParameterSettings { weight_decay, lr_multiplier: 1.0, orthogonalize }
+    }
+}
+
 /// An optimizer and its state. Clones share the state.
 #[derive(Clone)]
 pub struct Optimizer {
     kind: OptimizerKind,
-    /// Weight decay per parameter; 0 for all but matrices.
+    /// Weight decay per parameter.
     weight_decay: SegmentValues,
+    /// Factors of the learning rate, if one is not 1.
+    lr_multipliers: Option<SegmentValues>,
     /// Maximum global gradient norm; larger gradients are scaled down to it.
     clip_norm: Option<f64>,
     moments: Vec<Arena>,
-    parameters: ParameterList,
+    settings: Vec<ParameterSettings>,
 }
 
 /// Result of [`Optimizer::step`].
@@ -184,18 +208,46 @@ impl Optimizer {
         list: &ParameterList,
         arena: &Arena,
     ) -> Result<Optimizer> {
+        check_weight_decay(weight_decay)?;
+        let settings: Vec<_> = list.iter().map(|parameter| ParameterSettings::new(parameter, weight_decay)).collect();
+        Optimizer::with_settings(kind, clip_norm, settings, arena)
+    }
+
+    /// As [`Optimizer::new`], with settings for each tensor of the arena.
+    #[track_caller]
+    pub fn with_settings(
+        kind: OptimizerKind,
+        clip_norm: Option<f64>,
+        settings: Vec<ParameterSettings>,
+        arena: &Arena,
+    ) -> Result<Optimizer> {
         kind.check()?;
-        if !(weight_decay >= 0.0 && weight_decay.is_finite()) {
-            return Err(Error::config(format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more")));
-        }
         if let Some(clip_norm) = clip_norm.filter(|clip_norm| clip_norm.is_nan() || *clip_norm <= 0.0) {
             let what = format!("optimizer.clip_norm is {clip_norm}; it must be above 0 (omit it for no clipping)");
             return Err(Error::config(what));
         }
         let moments = (0..kind.moment_count()).map(|_| arena.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
-        let decays = list.map(|parameter| if parameter.has_weight_decay() { weight_decay } else { 0.0 });
-        let weight_decay = arena.segment_values(&decays)?;
-        Ok(Optimizer { kind, weight_decay, clip_norm, moments, parameters: list.clone() })
+        let weight_decay = arena.segment_values(&vec![0.0; arena.segments().count()])?;
+        let empty = Optimizer { kind, weight_decay, lr_multipliers: None, clip_norm, moments, settings: vec![] };
+        empty.set_settings(settings, arena)
+    }
+
+    /// Replaces the settings of the parameters. The result shares the state.
+    #[track_caller]
+    pub fn set_settings(&self, settings: Vec<ParameterSettings>, arena: &Arena) -> Result<Optimizer> {
+        for ParameterSettings { weight_decay, lr_multiplier, .. } in &settings {
+            check_weight_decay(*weight_decay)?;
+            if !(*lr_multiplier >= 0.0 && lr_multiplier.is_finite()) {
+                return Err(Error::config(format!("the lr multiplier is {lr_multiplier}; it must be 0 or more")));
+            }
+        }
+        let values = |value: fn(&ParameterSettings) -> f64| -> Result<SegmentValues> {
+            Ok(arena.segment_values(&settings.iter().map(value).collect::<Vec<_>>())?)
+        };
+        let weight_decay = values(|settings| settings.weight_decay)?;
+        let has_multipliers = settings.iter().any(|settings| settings.lr_multiplier != 1.0);
+        let lr_multipliers = has_multipliers.then(|| values(|settings| settings.lr_multiplier)).transpose()?;
+        Ok(Optimizer { weight_decay, lr_multipliers, settings, ..self.clone() })
     }
 
     /// Optimizer state, one arena per moment.
@@ -232,11 +284,18 @@ impl Optimizer {
         let clip_factor = self.clip_norm.map(|clip_norm| (clip_norm / (&grad_norm + 1e-6)).clamp(0.0, 1.0));
         let scalars = StepScalars::unpack(scalars);
         let old: Vec<Tensor> = [parameters].into_iter().chain(&self.moments).map(Arena::get).collect();
-        let (p, m, lr) = (&old[0], &old[1..], &scalars.learning_rate);
+        let (p, m) = (&old[0], &old[1..]);
+        let multipliers = self.lr_multipliers.as_ref().map(SegmentValues::tensor);
+        let lr = &multipliers.map_or(scalars.learning_rate.clone(), |factors| factors * &scalars.learning_rate);
         let clipped = || clip_factor.as_ref().map_or(g.clone(), |factor| &g * factor);
         let decay = || self.weight_decay.tensor();
         let with_decay = || clipped() + decay() * p;
         let new = match self.kind {
+            OptimizerKind::AdamW { beta1, beta2, eps } if self.lr_multipliers.is_some() => {
+                let step = scalars.adam_step(beta1, beta2, eps);
+                let [direction, first, second] = adam_direction(&step, &clipped(), &m[0], &m[1]);
+                if_finite(&finite, &old, [p * (1.0 - decay() * lr) - direction * lr, first, second])
+            }
             OptimizerKind::AdamW { beta1, beta2, eps } => {
                 let step = AdamWStep {
                     weight_decay: self.weight_decay.clone().into(),
@@ -277,11 +336,12 @@ impl Optimizer {
                 let step = scalars.adam_step(beta1, beta2, eps);
                 let [direction, first, second] = adam_direction(&step, &g, &m[0], &m[1]);
                 let velocity = &m[0] * momentum + &g;
-                let hidden = self.parameters.map(|parameter| f64::from(muon::is_hidden(parameter)));
-                let is_hidden = parameters.expand_segment_values(&hidden).gt(0.0);
-                let orthogonal = muon::directions(&self.parameters, parameters, &(&g + &velocity * momentum));
-                let first = is_hidden.select(&velocity, &first);
-                let direction = is_hidden.select(&orthogonal, &direction);
+                let chosen: Vec<bool> = self.settings.iter().map(|settings| settings.orthogonalize).collect();
+                let by_segment: Vec<f64> = chosen.iter().map(|chosen| f64::from(*chosen)).collect();
+                let is_chosen = parameters.expand_segment_values(&by_segment).gt(0.0);
+                let orthogonal = muon::directions(&chosen, parameters, &(&g + &velocity * momentum));
+                let first = is_chosen.select(&velocity, &first);
+                let direction = is_chosen.select(&orthogonal, &direction);
                 if_finite(&finite, &old, [p * (1.0 - decay() * lr) - direction * lr, first, second])
             }
         };
@@ -289,6 +349,14 @@ impl Optimizer {
         let updates = arenas.zip(&new).map(|(arena, new)| arena.set(new.clone())).collect();
         OptimizerStep { updates, parameters: new[0].clone(), grad_norm, finite }
     }
+}
+
+#[track_caller]
+fn check_weight_decay(weight_decay: f64) -> Result<()> {
+    if weight_decay >= 0.0 && weight_decay.is_finite() {
+        return Ok(());
+    }
+    Err(Error::config(format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more")))
 }
 
 /// Selects the new values if the gradients are finite, else the old ones.

@@ -3,22 +3,15 @@
 
 use bornite::{Tensor, var::Arena};
 
-use crate::parameters::ParameterInfo;
-
 /// Coefficients of the odd quintic polynomial, whose iteration maps singular values in (0, 1] to
 /// about 0.7 to 1.2.
 const QUINTIC: [f64; 3] = [3.4445, -4.7750, 2.0315];
 const ITERATIONS: usize = 5;
 
-/// Returns true for the matrices of the transformer blocks: not for embeddings and the output head.
-pub fn is_hidden(parameter: &ParameterInfo) -> bool {
-    parameter.shape.len() == 2 && parameter.name.contains("blocks.")
-}
-
-/// Update directions of all hidden matrices of an arena, flat; zero elsewhere.
-pub fn directions(parameters: &crate::ParameterList, arena: &Arena, momentum: &Tensor) -> Tensor {
-    let parts: Vec<Tensor> = (parameters.iter().zip(arena.unflatten(momentum)))
-        .map(|(parameter, matrix)| match is_hidden(parameter) {
+/// Update directions of the chosen matrices of an arena, flat; zero elsewhere.
+pub fn directions(chosen: &[bool], arena: &Arena, momentum: &Tensor) -> Tensor {
+    let parts: Vec<Tensor> = (chosen.iter().zip(arena.unflatten(momentum)))
+        .map(|(chosen, matrix)| match chosen {
             true => orthogonal(&matrix),
             false => matrix * 0.0,
         })

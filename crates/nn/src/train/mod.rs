@@ -1,13 +1,20 @@
 //! Training: optimizer steps and the training loop.
 //!
-//! `learner.rs` runs steps and knows nothing about files or time; `prepare.rs` and `run.rs` are the
-//! loop around it. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`,
-//! `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs` estimates memory
-//! and flops; `benchmark.rs` times steps. Nothing here prints: callers pass an [`Observer`].
+//! `builder.rs` has the optimizers, `compiled_step.rs` a training step of any model, `fit.rs` the
+//! loop over epochs, `evaluate.rs` metrics. `engine.rs` and `step_traces.rs` run the steps.
+//! `learner.rs` is a GPT in training; `prepare.rs` and `run.rs` are the loop of `bornite train`.
+//! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
+//! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
+//! times steps. Nothing here prints: callers pass an [`Observer`].
 
 mod benchmark;
+mod builder;
+mod compiled_step;
 mod config;
+mod engine;
+mod evaluate;
 mod events;
+mod fit;
 mod folder;
 mod gpu_time;
 mod keys;
@@ -18,13 +25,21 @@ mod plot;
 mod precision;
 mod prepare;
 mod run;
+mod step_traces;
 mod tuning;
 mod workload;
 
 pub use benchmark::{StepBenchmark, benchmark_steps};
+pub use builder::{
+    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Algorithm, Muon, MuonAlgorithm,
+    OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,
+};
+pub use compiled_step::TrainStep;
 pub use config::{
     DataSection, ModelSection, OptimizerSection, PositionSetting, RunConfig, ScheduleSection, TrainSection,
 };
+pub use evaluate::{BatchIterator, Batches, evaluate};
+pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
 pub use learner::{Learner, LearnerOptions, PendingStep, StepResult};

@@ -252,6 +252,20 @@ impl Tensor {
     }
 }
 
+/// A failed tensor with this error: see [`Tensor::failed`].
+///
+/// ```
+/// use bornite::{Error, Tensor};
+/// let x = Tensor::from(Error::op("load", "there is no file 'x'"));
+/// assert!((x + 1.0).item().unwrap_err().to_string().starts_with("load: there is no file 'x'"));
+/// ```
+impl From<Error> for Tensor {
+    #[track_caller]
+    fn from(error: Error) -> Tensor {
+        Tensor::from_error(error, SourceLocation::here())
+    }
+}
+
 /// Number of elements of a shape, or an error message if they exceed the address space.
 pub(crate) fn elements_of(shape: &[usize], dtype: DType) -> std::result::Result<usize, String> {
     // Strides are products of lengths even if there are no elements, so an axis of length 0 counts

@@ -166,6 +166,11 @@ impl<S: KernelShape> Lowering<S> {
         let start = self.load(x, at.clone());
         let start = self.b.cast(dtype, &start);
         self.b.assign(total, start);
+        // Locals are initialized once per kernel, and a reduction evaluates this for every element
+        // of its loop.
+        let (nothing, none) = (self.b.constant(Value::int(dtype, 0)), self.b.index_constant(0));
+        self.b.assign(part, nothing);
+        self.b.assign(since, none);
         let own = self.b.cast(DType::I64, &axes[axis]);
         let (zero, whole) = (self.b.index_constant(0), self.b.index_constant(SUM_BLOCK as u64));
         let end = self.b.index_constant(index.0.shape[axis] as u64);
@@ -213,6 +218,7 @@ impl<S: KernelShape> Lowering<S> {
         let best = self.b.local("best", Value::int(x.0.dtype, 0));
         self.b.assign(best, first);
         let best_index = self.b.local("place", Value::int(self.index, 0));
+        self.b.assign(best_index, zero);
         let end = self.b.index_constant(x.0.shape[axis] as u64);
         self.for_each("r", end, |l, r| {
             let mut inner = axes.clone();

@@ -51,22 +51,82 @@ impl Tensor {
             let message = format!("expects at least two axes, found shape {:?}", self.0.shape);
             return Tensor::failed_at("batch_norm", message, location);
         };
-        for tensor in [weight, bias, mean, variance] {
-            match tensor.node() {
-                Err(_) => return tensor.clone(),
-                Ok(node) if node.shape != [*channels] => {
-                    let message = format!(
-                        "expected parameters of shape [{channels}] for input {:?}, found {:?}",
-                        self.0.shape, node.shape
-                    );
-                    return Tensor::failed_at("batch_norm", message, location);
-                }
-                Ok(_) => {}
-            }
+        if let Err(failed) =
+            self.check_channel_parameters("batch_norm", &[weight, bias, mean, variance], *channels, location)
+        {
+            return failed;
         }
         let shape = [&[*channels][..], &vec![1; rest.len()]].concat();
         let scale = (variance + eps).rsqrt() * weight;
         (self - mean.reshape(&shape)) * scale.reshape(&shape) + bias.reshape(&shape)
+    }
+
+    /// Group normalization of `[n, channels, …]`: normalizes the elements of each of `groups` groups
+    /// of channels to mean 0 and variance 1, then multiplies by `weight` and adds `bias`, which have
+    /// one element per channel. With one group per channel it is instance normalization.
+    ///
+    /// ```
+    /// use bornite::{Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let x = Tensor::from_slice(&[1.0f32, 3.0, -8.0, 8.0], &[1, 4], Device::cpu());
+    /// let y = x.group_norm(2, None, None, 0.0).to_vec::<f32>()?;
+    /// assert!(y.iter().zip([-1.0, 1.0, -1.0, 1.0]).all(|(y, expected)| (y - expected).abs() < 1e-6));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn group_norm(&self, groups: usize, weight: Option<&Tensor>, bias: Option<&Tensor>, eps: f64) -> Tensor {
+        let (name, location) = ("group_norm", SourceLocation::here());
+        if let Err(failed) = self.check_float(name, location) {
+            return failed;
+        }
+        let (n, channels, rest) = match &self.0.shape[..] {
+            [n, channels, rest @ ..] if groups > 0 && channels.is_multiple_of(groups) => (*n, *channels, rest),
+            shape => {
+                let message = format!(
+                    "expected [n, channels, …] with channels in {groups} groups of equal size, found shape {shape:?}"
+                );
+                return Tensor::failed_at(name, message, location);
+            }
+        };
+        let parameters: Vec<&Tensor> = [weight, bias].into_iter().flatten().collect();
+        if let Err(failed) = self.check_channel_parameters(name, &parameters, channels, location) {
+            return failed;
+        }
+        let (x, original_dtype) = self.widen();
+        let grouped = x.reshape(&[n, groups, channels / groups * rest.iter().product::<usize>()]);
+        let centered = &grouped - grouped.mean_keepdim(-1);
+        let variance = (&centered * &centered).mean_keepdim(-1);
+        let mut y = (centered * (variance + eps).rsqrt()).reshape(&self.0.shape);
+        let shape = [&[channels][..], &vec![1; rest.len()]].concat();
+        if let Some(weight) = weight {
+            y = y * weight.reshape(&shape);
+        }
+        if let Some(bias) = bias {
+            y = y + bias.reshape(&shape);
+        }
+        y.narrow_to(original_dtype)
+    }
+
+    /// Checks that parameters have one element per channel.
+    fn check_channel_parameters(
+        &self,
+        name: &'static str,
+        parameters: &[&Tensor],
+        channels: usize,
+        location: SourceLocation,
+    ) -> Result<(), Tensor> {
+        for parameter in parameters {
+            parameter.check_float(name, location)?;
+            if parameter.0.shape != [channels] {
+                let message = format!(
+                    "expected parameters of shape [{channels}] for input {:?}, found {:?}",
+                    self.0.shape, parameter.0.shape
+                );
+                return Err(Tensor::failed_at(name, message, location));
+            }
+        }
+        Ok(())
     }
 
     /// Dropout: in training, sets each element to 0 with probability `p` and divides the others by

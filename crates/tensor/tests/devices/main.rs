@@ -21,6 +21,7 @@ mod grad;
 mod gradcheck;
 mod index;
 mod ir_kernels;
+mod layer_errors;
 mod lengths;
 mod long_rows;
 mod methods;
@@ -53,7 +54,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 128] = [
+const SUITE: [(&str, Body); 131] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -114,6 +115,7 @@ const SUITE: [(&str, Body); 128] = [
     ("reported_bugs::graphs", reported_bugs::graphs),
     ("reported_bugs::traced_steps", reported_bugs::traced_steps),
     ("scatter::sums_by_index", scatter::sums_by_index),
+    ("scatter::inside_reductions", scatter::inside_reductions),
     ("tiles::transposed", tiles::transposed),
     ("eager::plans_are_cached", eager::plans_are_cached),
     ("padded::cross_entropy", padded::cross_entropy),
@@ -135,6 +137,8 @@ const SUITE: [(&str, Body); 128] = [
     ("methods::activations", methods::activations),
     ("methods::layers", methods::layers),
     ("methods::images", methods::images),
+    ("layer_errors::messages", layer_errors::messages),
+    ("layer_errors::ignored_rows", layer_errors::ignored_rows),
     ("methods::attention", methods::attention),
     ("methods::losses", methods::losses),
     ("methods::gradient_of_zero_distance", methods::gradient_of_zero_distance),

@@ -93,3 +93,39 @@ fn bad_indices(device: Device) -> Outcome {
     }
     Ok(())
 }
+
+/// A scatter of one value per line that is computed inside the loop of a reduction over other axes
+/// than its own: each element of the loop starts from zero.
+pub fn inside_reductions(device: Device) -> Outcome {
+    scatter_in_a_sum(device)?;
+    if device == Device::Interpreter {
+        with_gpu_kernels(|| scatter_in_a_sum(device))?;
+    }
+    Ok(())
+}
+
+fn scatter_in_a_sum(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let (rows, columns) = (5, 7);
+    let classes: Vec<i64> = (0..rows).map(|_| (random.bits() % columns as u64) as i64).collect();
+    let (values, weights) = (random.vec(rows, 0.5, 2.0), random.vec(rows * columns, 0.5, 2.0));
+    let index = Tensor::from_slice(&classes, &[rows, 1], device);
+    let scattered = || {
+        let zero = Tensor::zeros(&[rows, columns], DType::F64, device);
+        let scattered = zero.scatter_add(1, &index, &Tensor::from_slice(&values, &[rows, 1], device));
+        scattered * Tensor::from_slice(&weights, &[rows, columns], device)
+    };
+    let mut expected = vec![0.0; columns];
+    for (row, &class) in classes.iter().enumerate() {
+        expected[class as usize] += values[row] * weights[row * columns + class as usize];
+    }
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-12 * b.abs();
+    let total = scattered().sum(..).item()?;
+    assert!(near(total, expected.iter().sum()), "{total}, expected {expected:?}");
+    let by_column = scattered().sum(0).to_vec::<f64>()?;
+    assert!(by_column.iter().zip(&expected).all(|(a, b)| near(*a, *b)), "{by_column:?}, expected {expected:?}");
+    // Positions of the maximum, read by a sum over another axis.
+    let positions = scattered().argmax(1).cast(DType::F64).sum(..).item()?;
+    assert_eq!(positions, classes.iter().sum::<i64>() as f64);
+    Ok(())
+}

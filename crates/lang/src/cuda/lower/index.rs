@@ -168,9 +168,7 @@ impl<'m> Lowering<'m> {
             | CudaOperand::Tree(_)
             | CudaOperand::Void
             | CudaOperand::Null
-            | CudaOperand::Group(_) => {
-                self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
-            }
+            | CudaOperand::Group(_) => self.fail(span, "only arrays and pointers can be indexed", "not an array", ""),
         }
     }
 
@@ -212,8 +210,7 @@ impl<'m> Lowering<'m> {
         }
         if values.len() > MAX_CHOICES {
             let what = format!("a non-constant index into a constant array of {} elements", values.len());
-            let hint =
-                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
+            let hint = "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);

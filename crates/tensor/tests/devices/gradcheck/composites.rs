@@ -2,10 +2,13 @@
 
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Conv2dOptions},
+    ops::{
+        Activation, Conv1dOptions, Conv2dOptions, ConvTranspose2dOptions, CrossEntropyOptions, NllOptions, Reduction,
+        UpsampleMode,
+    },
 };
 
-use super::{ANY, Case, list};
+use super::{ANY, Case, POSITIVE, list};
 
 /// A range inside the domain of logarithms, roots and probabilities.
 const UNIT: (f64, f64) = (0.1, 0.9);
@@ -104,6 +107,25 @@ pub const COMPOSITES: &[Case] = &[
     ("conv2d", &[&[1, 2, 4, 3], &[2, 2, 2, 2], &[2]], ANY, |x| {
         x[0].conv2d(&x[1], Some(&x[2]), Conv2dOptions { padding: (1, 0), stride: (2, 1), ..Conv2dOptions::default() })
     }),
+    ("conv1d", &[&[2, 2, 5], &[4, 1, 2], &[4]], ANY, |x| {
+        let options = Conv1dOptions { padding: 1, dilation: 2, groups: 2, ..Conv1dOptions::default() };
+        x[0].conv1d(&x[1], Some(&x[2]), options)
+    }),
+    ("conv_transpose2d", &[&[1, 2, 2, 3], &[2, 1, 2, 2], &[2]], ANY, |x| {
+        let (stride, padding, output_padding) = ((3, 2), (1, 0), (2, 1));
+        let options = ConvTranspose2dOptions { stride, padding, output_padding, dilation: (1, 2), groups: 2 };
+        x[0].conv_transpose2d(&x[1], Some(&x[2]), options)
+    }),
+    ("adaptive_avg_pool2d", &[&[1, 2, 4, 5]], ANY, |x| x[0].adaptive_avg_pool2d([2, 3]).exp()),
+    ("adaptive_max_pool2d", &[&[1, 2, 4, 5]], ANY, |x| x[0].adaptive_max_pool2d([2, 3]).exp()),
+    ("global_avg_pool", &[&[2, 2, 3]], ANY, |x| x[0].global_avg_pool().exp()),
+    ("global_max_pool", &[&[2, 2, 3]], ANY, |x| x[0].global_max_pool().exp()),
+    ("group_norm", &[&[2, 4, 2], &[4], &[4]], ANY, |x| x[0].group_norm(2, Some(&x[1]), Some(&x[2]), 1e-2)),
+    ("upsample nearest", &[&[1, 2, 2, 3]], ANY, |x| x[0].upsample([4, 5], UpsampleMode::Nearest).exp()),
+    ("upsample bilinear", &[&[1, 1, 2, 3]], ANY, |x| {
+        x[0].upsample([3, 5], UpsampleMode::Bilinear { align_corners: false }).exp()
+            * x[0].upsample([3, 5], UpsampleMode::Bilinear { align_corners: true })
+    }),
     ("max_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].max_pool2d([2, 2], (1, 2)).exp()),
     ("avg_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].avg_pool2d([2, 2], (2, 1)).exp()),
     ("dropout", &[&[8]], ANY, |x| x[0].dropout(0.4, &Generator::new(9), true).exp()),
@@ -119,6 +141,32 @@ pub const COMPOSITES: &[Case] = &[
     ("cross_entropy of classes", &[&[2, 3]], ANY, |x| x[0].cross_entropy(&list(&x[0], &[2, 0], &[2]))),
     ("cross_entropy_per_row", &[&[2, 5]], ANY, |x| x[0].cross_entropy_per_row(&list(&x[0], &[2, 0], &[2]), 3).exp()),
     ("nll", &[&[2, 3]], ANY, |x| x[0].log_softmax(-1).nll(&list(&x[0], &[2, 0], &[2]))),
+    ("cross_entropy_loss", &[&[3, 3], &[3]], POSITIVE, |x| {
+        let (label_smoothing, ignore_index, weight) = (0.2, Some(0), Some(x[1].clone()));
+        let options = CrossEntropyOptions { label_smoothing, ignore_index, weight, ..CrossEntropyOptions::default() };
+        x[0].cross_entropy_loss(&list(&x[0], &[2, 0, 1], &[3]), &options)
+    }),
+    ("cross_entropy_loss per row", &[&[3, 3]], ANY, |x| {
+        let options = CrossEntropyOptions {
+            ignore_index: Some(-100),
+            reduction: Reduction::None,
+            ..CrossEntropyOptions::default()
+        };
+        x[0].cross_entropy_loss(&list(&x[0], &[2, -100, 1], &[3]), &options).exp()
+    }),
+    ("nll_loss", &[&[3, 3], &[3]], POSITIVE, |x| {
+        let options = NllOptions { ignore_index: Some(7), weight: Some(x[1].clone()), reduction: Reduction::Mean };
+        x[0].log_softmax(-1).nll_loss(&list(&x[0], &[7, 0, 1], &[3]), &options)
+    }),
+    ("mse_loss", &[&[2, 3], &[2, 3]], ANY, |x| x[0].mse_loss(&x[1], Reduction::None).sin()),
+    ("l1_loss", &[&[2, 3], &[2, 3]], ANY, |x| x[0].l1_loss(&x[1], Reduction::None).exp()),
+    ("huber_loss", &[&[2, 3], &[2, 3]], ANY, |x| x[0].huber_loss(&x[1], 0.8, Reduction::None).exp()),
+    ("smooth_l1_loss", &[&[2, 3], &[2, 3]], ANY, |x| x[0].smooth_l1_loss(&x[1], 0.8, Reduction::Sum)),
+    ("bce_loss", &[&[2, 3], &[2, 3]], UNIT, |x| x[0].bce_loss(&x[1], Reduction::None).exp()),
+    ("bce_with_logits_loss", &[&[2, 3], &[2, 3], &[3]], POSITIVE, |x| {
+        x[0].bce_with_logits_loss(&x[1], Some(&x[2]), Reduction::Sum)
+    }),
+    ("kl_div_loss", &[&[2, 3], &[2, 3]], UNIT, |x| x[0].log_softmax(-1).kl_div_loss(&x[1], Reduction::None).exp()),
     ("mse", &[&[2, 3], &[2, 3]], ANY, |x| x[0].mse(&x[1])),
     ("l1", &[&[2, 3], &[2, 3]], ANY, |x| x[0].l1(&x[1]).exp()),
     ("huber", &[&[2, 3], &[2, 3]], ANY, |x| x[0].huber(&x[1], 0.8)),

@@ -7,8 +7,10 @@ mod composites;
 mod creation;
 mod elementwise;
 pub mod huge;
+mod images;
 mod indexing;
 pub mod layouts;
+mod losses;
 mod networks;
 mod products;
 mod reductions;
@@ -125,7 +127,7 @@ pub fn every_op(device: Device) -> Outcome {
     let full = std::env::var_os("BORNITE_TEST_FULL").is_some();
     let thin = if matches!(device, Device::Cuda(_)) && !full { 4 } else { 1 };
     let mut sweep = Sweep { device, random: Random::fresh(), full, thin, count: 0, failures: vec![] };
-    let families: [(&str, fn(&mut Sweep)); 10] = [
+    let families: [(&str, fn(&mut Sweep)); 12] = [
         ("elementwise", elementwise::run),
         ("casts", elementwise::casts),
         ("reductions", reductions::run),
@@ -136,6 +138,8 @@ pub fn every_op(device: Device) -> Outcome {
         ("makers", creation::run),
         ("networks", networks::run),
         ("composites", composites::run),
+        ("images", images::run),
+        ("losses", losses::run),
     ];
     let mut parts = vec![];
     for (name, family) in families {

@@ -39,7 +39,7 @@ fn relu(s: &mut Sweep, n: usize, dtype: DType, shape: &[usize], layout: Layout) 
 }
 
 /// log Σ exp of a line, without overflow.
-fn log_total(line: &[Num]) -> f64 {
+pub fn log_total(line: &[Num]) -> f64 {
     let largest = line.iter().map(|x| x.real()).fold(f64::NEG_INFINITY, f64::max);
     largest + line.iter().map(|x| (x.real() - largest).exp()).sum::<f64>().ln()
 }

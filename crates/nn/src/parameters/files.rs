@@ -1,0 +1,128 @@
+//! Parameters as safetensors files and as named tensors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bornite::{DType, Tensor, var::Arena};
+
+use super::Params;
+use crate::checkpoint::{Tensors, nearest, quoted, safetensors};
+use crate::error::located;
+use crate::{Error, Result};
+
+impl Params {
+    /// Saves the parameters and buffers of this scope to a safetensors file, which is written
+    /// atomically. Names are relative to the scope.
+    ///
+    /// ```
+    /// use bornite::Device;
+    /// use bornite_nn::{Params, layers::Linear};
+    /// # fn main() -> bornite_nn::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("bornite-params-{}.safetensors", std::process::id()));
+    /// let params = Params::new(Device::cpu(), 1);
+    /// let layer = Linear::new(&params.at("head"), 4, 2);
+    /// params.save(&path)?;
+    ///
+    /// let other = Params::new(Device::cpu(), 2);
+    /// let layer = Linear::new(&other.at("head"), 4, 2);
+    /// other.load(&path)?;
+    /// assert_eq!(other.get("head.weight")?.to_vec::<f32>()?, params.get("head.weight")?.to_vec::<f32>()?);
+    /// # std::fs::remove_file(&path).unwrap();
+    /// # let _ = layer;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        located(|| {
+            let metadata = BTreeMap::from([("format".to_string(), "bornite".to_string())]);
+            safetensors::write_file(path, &self.tensors()?, &metadata)
+        })
+    }
+
+    /// Loads the parameters and buffers of this scope from a safetensors file, such as one of
+    /// [`Params::save`] or of PyTorch. Names and shapes must match; 16-bit and 64-bit floats are
+    /// converted to f32. After an error, nothing has changed.
+    #[track_caller]
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
+        located(|| {
+            let path = path.as_ref();
+            let tensors = safetensors::Safetensors::open(path)?.tensors(self.device())?;
+            self.load_tensors(&tensors).map_err(|error| match error.kind {
+                crate::ErrorKind::Config(what) => Error::file(path, what),
+                _ => error,
+            })
+        })
+    }
+
+    /// Returns the values of the parameters and buffers of this scope, by their names in it.
+    #[track_caller]
+    pub fn tensors(&self) -> Result<Tensors> {
+        located(|| {
+            let values = self.values()?;
+            let named = |arena: &Arena| -> Vec<(String, Tensor)> {
+                let names = arena.segments().map(|(name, _)| self.relative(name).map(str::to_owned));
+                names.zip(arena.tensors()).filter_map(|(name, tensor)| Some((name?, tensor))).collect()
+            };
+            let arenas = [Some(&values.parameters), values.buffers.as_ref()];
+            Ok(arenas.into_iter().flatten().flat_map(named).collect())
+        })
+    }
+
+    /// Replaces the values of all parameters and buffers of this scope, by their names in it: see
+    /// [`Params::load`].
+    #[track_caller]
+    pub fn load_tensors(&self, tensors: &Tensors) -> Result<()> {
+        located(|| {
+            let values = self.values()?;
+            let arenas: Vec<&Arena> =
+                [Some(&values.parameters), values.buffers.as_ref()].into_iter().flatten().collect();
+            let (mut expected, mut loads) = (vec![], vec![]);
+            for arena in arenas {
+                let mut found: Vec<(String, Tensor)> = vec![];
+                for (full, shape) in arena.segments() {
+                    let Some(name) = self.relative(full) else { continue };
+                    expected.push(name.to_owned());
+                    let tensor = tensors.get(name).ok_or_else(|| missing(name, tensors))?;
+                    found.push((full.to_owned(), self.converted(name, shape, tensor)?));
+                }
+                loads.push((arena, found));
+            }
+            // PyTorch's batch norms count their batches.
+            let unknown = |name: &&String| !expected.contains(name) && !name.ends_with(".num_batches_tracked");
+            if let Some(name) = tensors.keys().find(unknown) {
+                let near = nearest(name, expected.iter().map(|name| &name[..]));
+                let hint = near.map(|near| format!(" (did you mean {}?)", quoted(near))).unwrap_or_default();
+                let what =
+                    format!("there is a tensor {}, but the model has no parameter with this name{hint}", quoted(name));
+                return Err(Error::config(what));
+            }
+            for (arena, found) in loads {
+                let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+                if !named.is_empty() {
+                    arena.load(&named)?;
+                }
+            }
+            self.note_change();
+            Ok(())
+        })
+    }
+
+    /// A tensor of a file in the dtype and on the device of the parameters.
+    fn converted(&self, name: &str, shape: &[usize], tensor: &Tensor) -> Result<Tensor> {
+        let (found, dtype) = (tensor.shape()?, tensor.dtype()?);
+        if found != shape || !dtype.is_float() {
+            let what = format!("tensor {} is {dtype}{found:?}; the model needs f32{shape:?}", quoted(name));
+            return Err(Error::config(what));
+        }
+        let tensor = tensor.to(self.device()).cast(DType::F32);
+        tensor.realize()?;
+        Ok(tensor)
+    }
+}
+
+fn missing(name: &str, tensors: &Tensors) -> Error {
+    let near = nearest(name, tensors.keys().map(|name| &name[..]));
+    let hint = near.map(|near| format!("; the most similar name is {}", quoted(near))).unwrap_or_default();
+    Error::config(format!("there is no tensor {}, which the model needs{hint}", quoted(name)))
+}

@@ -1,0 +1,458 @@
+//! Optimizers of a model: settings, and training steps compiled from a loss.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bornite::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::compiled_step::TrainStep;
+use super::engine::Engine;
+use super::learner::LearnerOptions;
+use super::precision::{LossScale, Precision};
+use crate::checkpoint::Tensors;
+use crate::error::located;
+use crate::optimizer::{LrSchedule, Optimizer, OptimizerKind, ParameterSettings};
+use crate::parameters::{Params, State};
+use crate::{Error, Result};
+
+/// An optimization algorithm with its default settings.
+pub trait Algorithm {
+    /// Default hyperparameters.
+    const KIND: OptimizerKind;
+    /// Default learning rate.
+    const LR: f64;
+    /// Default weight decay.
+    const WEIGHT_DECAY: f64 = 0.0;
+}
+
+/// Defines algorithms and the optimizer type of each.
+macro_rules! algorithms {
+    ($($(#[$doc:meta])* $name:ident($marker:ident) = $kind:expr, $lr:expr, $decay:expr;)+) => { $(
+        $(#[$doc])*
+        pub type $name = OptimizerBuilder<$marker>;
+
+        #[doc = concat!("Algorithm of [`", stringify!($name), "`].")]
+        pub enum $marker {}
+
+        impl Algorithm for $marker {
+            const KIND: OptimizerKind = $kind;
+            const LR: f64 = $lr;
+            const WEIGHT_DECAY: f64 = $decay;
+        }
+    )+ };
+}
+
+algorithms! {
+    /// AdamW: Adam with decoupled weight decay, of matrices only. Learning rate 1e-3, betas 0.9 and
+    /// 0.999, eps 1e-8, weight decay 0.01 by default.
+    ///
+    /// ```
+    /// use bornite_nn::prelude::*;
+    /// # fn main() -> Result<()> {
+    /// let device = Device::cpu();
+    /// let params = Params::new(device, 0);
+    /// let layer = Linear::new(&params, 2, 1);
+    /// let adam = AdamW::new(&params).lr(0.1).clip_norm(1.0);
+    /// let step = adam.compile(|b: &[Tensor]| layer.forward(&b[0]).mse(&b[1]));
+    /// let x = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0], &[2, 2], device);
+    /// let y = Tensor::from_slice(&[2.0f32, 3.0], &[2, 1], device);
+    /// for _ in 0..100 {
+    ///     step.call(&[x.clone(), y.clone()])?;
+    /// }
+    /// assert!(step.call(&[x, y])?.loss()? < 0.01);
+    /// # Ok(())
+    /// # }
+    /// ```
+    AdamW(AdamWAlgorithm) = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8 }, 1e-3, 0.01;
+    /// Adam, with weight decay added to the gradient. Learning rate 1e-3, betas 0.9 and 0.999, eps
+    /// 1e-8, no weight decay by default.
+    Adam(AdamAlgorithm) = OptimizerKind::Adam { beta1: 0.9, beta2: 0.999, eps: 1e-8 }, 1e-3, 0.0;
+    /// Stochastic gradient descent, with weight decay added to the gradient. Learning rate 1e-2, no
+    /// momentum, no weight decay by default.
+    Sgd(SgdAlgorithm) = OptimizerKind::Sgd { momentum: 0.0, nesterov: false }, 1e-2, 0.0;
+    /// RMSprop. Learning rate 1e-2, alpha 0.99, eps 1e-8, no weight decay by default.
+    RmsProp(RmsPropAlgorithm) = OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }, 1e-2, 0.0;
+    /// Adagrad. Learning rate 1e-2, eps 1e-10, no weight decay by default.
+    Adagrad(AdagradAlgorithm) = OptimizerKind::Adagrad { eps: 1e-10 }, 1e-2, 0.0;
+    /// Muon for the matrices whose names contain `blocks.` (see [`OptimizerBuilder::orthogonalize`]),
+    /// AdamW for all other parameters. Learning rate 1e-3, momentum 0.95, weight decay 0.1 by
+    /// default.
+    Muon(MuonAlgorithm) =
+        OptimizerKind::Muon { momentum: 0.95, beta1: 0.9, beta2: 0.95, eps: 1e-8 }, 1e-3, 0.1;
+}
+
+/// Settings for the parameters whose names match a pattern.
+#[derive(Clone, Debug)]
+struct ParameterGroup {
+    pattern: String,
+    change: GroupChange,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum GroupChange {
+    LrMultiplier(f64),
+    WeightDecay(f64),
+    Orthogonalize,
+}
+
+/// State that an optimizer shares with the training steps compiled from it.
+pub(crate) struct OptimizerState {
+    params: Params,
+    kind: OptimizerKind,
+    lr: f64,
+    schedule: Option<(LrSchedule, u64)>,
+    weight_decay: f64,
+    clip_norm: Option<f64>,
+    precision: Precision,
+    accumulate: usize,
+    groups: Vec<ParameterGroup>,
+    engine: Option<Engine>,
+    /// [`Params::changes`] that the engine has seen.
+    seen_changes: u64,
+    /// Incremented when traces are no longer valid.
+    pub version: u64,
+    /// Gradient norm of the last step, if it determines the loss scale and was not read yet.
+    unread_norm: Option<Tensor>,
+}
+
+/// State of an optimizer that is not a tensor, for a checkpoint.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct OptimizerProgress {
+    pub steps: u64,
+    pub loss_scale: LossScale,
+    /// Batches whose gradients were accumulated since the last step.
+    pub accumulated: usize,
+}
+
+/// An optimizer for all parameters of a [`Params`]: [`AdamW`], [`Adam`], [`Sgd`], [`RmsProp`],
+/// [`Adagrad`] or [`Muon`]. Clones share settings and state.
+///
+/// Settings come first; [`compile`](OptimizerBuilder::compile) then gives a training step, which
+/// handles gradients, step count, bias correction, dropout, running statistics and 16-bit copies.
+pub struct OptimizerBuilder<A> {
+    state: Arc<Mutex<OptimizerState>>,
+    algorithm: PhantomData<fn() -> A>,
+}
+
+impl<A> Clone for OptimizerBuilder<A> {
+    fn clone(&self) -> OptimizerBuilder<A> {
+        OptimizerBuilder { state: self.state.clone(), algorithm: PhantomData }
+    }
+}
+
+pub(crate) fn lock(state: &Mutex<OptimizerState>) -> MutexGuard<'_, OptimizerState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<A: Algorithm> OptimizerBuilder<A> {
+    /// Creates an optimizer with the default settings of the algorithm.
+    pub fn new(params: &Params) -> OptimizerBuilder<A> {
+        let state = OptimizerState {
+            params: params.clone(),
+            kind: A::KIND,
+            lr: A::LR,
+            schedule: None,
+            weight_decay: A::WEIGHT_DECAY,
+            clip_norm: None,
+            precision: Precision::F32,
+            accumulate: 1,
+            groups: vec![],
+            engine: None,
+            seen_changes: 0,
+            version: 0,
+            unread_norm: None,
+        };
+        OptimizerBuilder { state: Arc::new(Mutex::new(state)), algorithm: PhantomData }
+    }
+}
+
+impl<A> OptimizerBuilder<A> {
+    fn with(self, set: impl FnOnce(&mut OptimizerState)) -> Self {
+        set(&mut lock(&self.state));
+        self
+    }
+
+    /// Sets the learning rate.
+    pub fn lr(self, lr: f64) -> Self {
+        self.with(|state| (state.lr, state.schedule) = (lr, None))
+    }
+
+    /// Sets a schedule of the learning rate over `total_steps` steps.
+    pub fn schedule(self, schedule: LrSchedule, total_steps: u64) -> Self {
+        self.with(|state| state.schedule = Some((schedule, total_steps)))
+    }
+
+    /// Sets the weight decay of matrices; vectors and scalars, such as biases and norms, have none.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        self.with(|state| state.weight_decay = weight_decay)
+    }
+
+    /// Sets the maximum global gradient norm; larger gradients are scaled down to it.
+    pub fn clip_norm(self, clip_norm: f64) -> Self {
+        self.with(|state| state.clip_norm = Some(clip_norm))
+    }
+
+    /// Sets the precision of forward and backward pass. With a 16-bit type, the step runs on a
+    /// rounded copy of the f32 parameters; f16 has dynamic loss scaling.
+    pub fn precision(self, precision: Precision) -> Self {
+        self.with(|state| state.precision = precision)
+    }
+
+    /// Gradient accumulation: every `batches`-th call of the step updates the parameters, by the
+    /// mean gradient.
+    pub fn accumulate(self, batches: usize) -> Self {
+        self.with(|state| state.accumulate = batches)
+    }
+
+    /// Multiplies the learning rate of parameters whose names match a pattern, in which `*` matches
+    /// any characters: `"head.*"`, `"*.bias"`. The last matching setting applies; a pattern that
+    /// matches nothing is an error.
+    pub fn lr_multiplier(self, pattern: &str, multiplier: f64) -> Self {
+        self.with_group(pattern, GroupChange::LrMultiplier(multiplier))
+    }
+
+    /// Sets the weight decay of parameters whose names match a pattern: see
+    /// [`lr_multiplier`](OptimizerBuilder::lr_multiplier).
+    pub fn weight_decay_of(self, pattern: &str, weight_decay: f64) -> Self {
+        self.with_group(pattern, GroupChange::WeightDecay(weight_decay))
+    }
+
+    fn with_group(self, pattern: &str, change: GroupChange) -> Self {
+        self.with(|state| state.groups.push(ParameterGroup { pattern: pattern.into(), change }))
+    }
+
+    /// Changes the learning rate during training; replaces a schedule.
+    pub fn set_lr(&self, lr: f64) {
+        let mut state = lock(&self.state);
+        (state.lr, state.schedule) = (lr, None);
+    }
+
+    /// Returns the learning rate of the next step.
+    pub fn current_lr(&self) -> f64 {
+        lock(&self.state).current_lr()
+    }
+
+    /// Returns the number of completed steps.
+    pub fn steps(&self) -> u64 {
+        lock(&self.state).engine.as_ref().map_or(0, |engine| engine.steps)
+    }
+
+    /// Returns the parameters.
+    pub fn params(&self) -> Params {
+        lock(&self.state).params.clone()
+    }
+
+    /// Compiles a training step from the loss of a batch: a scalar. It is traced at the first call,
+    /// and again for batches of other shapes.
+    ///
+    /// The loss is computed in training mode: dropout is active, batch norms use the statistics of
+    /// the batch. Everything outside of training steps is in evaluation mode.
+    #[must_use = "a training step does nothing until it is called"]
+    pub fn compile<'f>(&self, loss: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'f) -> TrainStep<'f> {
+        TrainStep::new(self.state.clone(), self.params(), loss)
+    }
+
+    /// Returns the optimizer state, for a checkpoint.
+    pub(crate) fn checkpoint(&self) -> Result<(Tensors, OptimizerProgress)> {
+        let mut state = lock(&self.state);
+        let engine = state.settled_engine()?;
+        let mut tensors = engine.moments();
+        tensors.extend(engine.accumulated_gradients());
+        let Engine { steps, loss_scale, accumulated, .. } = *engine;
+        Ok((tensors, OptimizerProgress { steps, loss_scale, accumulated }))
+    }
+
+    /// Restores the state of a checkpoint. The parameters are restored separately.
+    pub(crate) fn restore(&self, moments: &Tensors, progress: OptimizerProgress) -> Result<()> {
+        let mut state = lock(&self.state);
+        let engine = state.settled_engine()?;
+        engine.load_moments(moments)?;
+        engine.load_gradients(moments, progress.accumulated)?;
+        (engine.steps, engine.loss_scale) = (progress.steps, progress.loss_scale);
+        engine.update_weights()
+    }
+}
+
+/// Defines setters of hyperparameters that some algorithms have.
+macro_rules! hyperparameters {
+    ($($(#[$doc:meta])* $marker:ident: $name:ident($($field:ident: $type:ty),+) in $kind:ident;)+) => { $(
+        impl OptimizerBuilder<$marker> {
+            $(#[$doc])*
+            pub fn $name(self, $($field: $type),+) -> Self {
+                $(let new = $field;
+                if let OptimizerKind::$kind { $field, .. } = &mut lock(&self.state).kind {
+                    *$field = new;
+                })+
+                self
+            }
+        }
+    )+ };
+}
+
+hyperparameters! {
+    /// Sets the decay rates of the moments.
+    AdamWAlgorithm: betas(beta1: f64, beta2: f64) in AdamW;
+    /// Sets the decay rates of the moments.
+    AdamAlgorithm: betas(beta1: f64, beta2: f64) in Adam;
+    /// Sets the decay rates of the moments, for parameters that are not orthogonalized.
+    MuonAlgorithm: betas(beta1: f64, beta2: f64) in Muon;
+    /// Sets the value that is added to the denominator for numerical stability.
+    AdamWAlgorithm: eps(eps: f64) in AdamW;
+    /// Sets the value that is added to the denominator for numerical stability.
+    AdamAlgorithm: eps(eps: f64) in Adam;
+    /// Sets the value that is added to the denominator for numerical stability.
+    RmsPropAlgorithm: eps(eps: f64) in RmsProp;
+    /// Sets the value that is added to the denominator for numerical stability.
+    AdagradAlgorithm: eps(eps: f64) in Adagrad;
+    /// Sets the momentum factor.
+    SgdAlgorithm: momentum(momentum: f64) in Sgd;
+    /// Enables Nesterov momentum.
+    SgdAlgorithm: nesterov(nesterov: bool) in Sgd;
+    /// Sets the decay rate of the mean squared gradient.
+    RmsPropAlgorithm: alpha(alpha: f64) in RmsProp;
+    /// Sets the momentum factor of orthogonalized matrices.
+    MuonAlgorithm: momentum(momentum: f64) in Muon;
+}
+
+impl OptimizerBuilder<MuonAlgorithm> {
+    /// Orthogonalizes the updates of the matrices whose names match a pattern, in addition to those
+    /// with `blocks.` in their names: see [`lr_multiplier`](OptimizerBuilder::lr_multiplier).
+    pub fn orthogonalize(self, pattern: &str) -> Self {
+        self.with_group(pattern, GroupChange::Orthogonalize)
+    }
+}
+
+impl OptimizerState {
+    pub fn current_lr(&self) -> f64 {
+        let steps = self.engine.as_ref().map_or(0, |engine| engine.steps);
+        self.schedule.map_or(self.lr, |(schedule, total)| schedule.lr_at(steps, total))
+    }
+
+    /// Settings of every parameter.
+    fn settings(&self, state: &State) -> Result<Vec<ParameterSettings>> {
+        let mut all: Vec<ParameterSettings> =
+            state.list.iter().map(|info| ParameterSettings::new(info, self.weight_decay)).collect();
+        for ParameterGroup { pattern, change } in &self.groups {
+            let mut found = false;
+            for (settings, info) in all.iter_mut().zip(state.list.iter()).filter(|(_, p)| matches(pattern, &p.name)) {
+                found = true;
+                match *change {
+                    GroupChange::LrMultiplier(multiplier) => settings.lr_multiplier = multiplier,
+                    GroupChange::WeightDecay(weight_decay) => settings.weight_decay = weight_decay,
+                    GroupChange::Orthogonalize => settings.orthogonalize = info.shape.len() == 2,
+                }
+            }
+            if !found {
+                let first = state.list.iter().next().map_or("", |info| &info.name[..]);
+                return Err(Error::config(format!(
+                    "the pattern '{pattern}' matches none of the {} parameters, such as '{first}'",
+                    state.list.len()
+                )));
+            }
+        }
+        for (settings, trainable) in all.iter_mut().zip(&state.trainable).filter(|(_, trainable)| !**trainable) {
+            (settings.lr_multiplier, settings.weight_decay) = (0.0, f64::from(*trainable));
+        }
+        Ok(all)
+    }
+
+    /// Returns the engine, up to date with changes of the parameters; created if necessary.
+    #[track_caller]
+    pub fn engine(&mut self) -> Result<&mut Engine> {
+        located(|| {
+            let changes = self.params.changes();
+            if self.engine.is_none() {
+                if !(self.lr >= 0.0 && self.lr.is_finite()) {
+                    return Err(Error::config(format!("the learning rate is {}; it must be 0 or more", self.lr)));
+                }
+                if let Some((schedule, _)) = &self.schedule {
+                    schedule.check()?;
+                }
+                let values = self.params.values()?;
+                let settings = self.settings(&self.params.state())?;
+                let optimizer = Optimizer::with_settings(self.kind, self.clip_norm, settings, &values.parameters)?;
+                let options = LearnerOptions {
+                    optimizer: self.kind,
+                    weight_decay: self.weight_decay,
+                    clip_norm: self.clip_norm,
+                    precision: self.precision,
+                    accumulate: self.accumulate,
+                    seed: self.params.seed(),
+                };
+                self.engine = Some(Engine::new(options, optimizer, values.parameters)?);
+                self.seen_changes = changes.wrapping_sub(1);
+            }
+            if self.seen_changes != changes {
+                let (settings, trainable) = {
+                    let state = self.params.state();
+                    (self.settings(&state)?, state.trainable.clone())
+                };
+                if let Some(engine) = &mut self.engine {
+                    if engine.set_parameters(&trainable, settings)? {
+                        self.version += 1;
+                    }
+                    engine.update_weights()?;
+                }
+                self.seen_changes = changes;
+            }
+            self.engine.as_mut().ok_or_else(|| Error::config("the optimizer has no state"))
+        })
+    }
+
+    /// As [`OptimizerState::engine`], with the loss scale of all completed steps.
+    #[track_caller]
+    pub fn settled_engine(&mut self) -> Result<&mut Engine> {
+        let norm = self.unread_norm.take();
+        let engine = self.engine()?;
+        if let Some(norm) = norm {
+            engine.update_loss_scale(norm.item()?.is_finite());
+        }
+        Ok(engine)
+    }
+
+    /// Notes the gradient norm of a step, which determines the loss scale of the next one.
+    pub fn note_norm(&mut self, norm: &Tensor) {
+        if self.precision == Precision::F16 {
+            self.unread_norm = Some(norm.clone());
+        }
+    }
+}
+
+/// Returns true if a name matches a pattern, in which `*` matches any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(start) else { return false };
+    let mut parts = rest.split('*').collect::<Vec<_>>();
+    let end = parts.pop().unwrap_or_default();
+    for part in parts {
+        match name.find(part) {
+            Some(position) => name = &name[position + part.len()..],
+            None => return false,
+        }
+    }
+    name.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_names() {
+        for (pattern, name, expected) in [
+            ("fc1.weight", "fc1.weight", true),
+            ("fc1", "fc1.weight", false),
+            ("*", "fc1.weight", true),
+            ("fc1.*", "fc1.weight", true),
+            ("fc1.*", "fc10.weight", false),
+            ("*.bias", "a.b.bias", true),
+            ("*.bias", "a.bias.b", false),
+            ("blocks.*.norm*.weight", "blocks.3.norm1.weight", true),
+            ("blocks.*.norm*.weight", "blocks.3.mlp.weight", false),
+            ("a*a", "a", false),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Training over epochs: progress, metrics, checkpoints, early stopping.
+//!
+//! `run.rs` is the loop of `bornite train`, with text data and a run's folder. This one is for any
+//! model and any [`Batches`]. Nothing here prints: callers pass a function that receives progress.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use bornite::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::builder::{OptimizerBuilder, OptimizerProgress};
+use super::compiled_step::TrainStep;
+use super::evaluate::{Batches, mean_over, weighted_mean};
+use super::learner::PendingStep;
+use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest, newest};
+use crate::error::located;
+use crate::{Error, Result};
+
+/// Name of the optimizer state in checkpoints.
+const OPTIMIZER: &str = "optimizer";
+
+/// Loss of a batch, or a metric of it.
+type BatchFunction<'f> = Box<dyn Fn(&[Tensor]) -> Tensor + Send + Sync + 'f>;
+
+/// Ends training when the validation loss has not improved for some epochs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct EarlyStopping {
+    /// Epochs without improvement.
+    pub patience: u64,
+    /// Minimum decrease of the loss that counts as an improvement.
+    pub min_delta: f64,
+}
+
+/// Result of an epoch.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct EpochReport {
+    /// Number of the epoch, from 1.
+    pub epoch: u64,
+    /// Optimizer steps so far.
+    pub steps: u64,
+    /// Mean training loss of the batches; those whose loss was not finite are left out.
+    pub loss: f64,
+    /// Mean loss of the validation batches, in evaluation mode.
+    pub validation_loss: Option<f64>,
+    /// Metrics of the validation batches, by name.
+    pub metrics: Vec<(String, f64)>,
+}
+
+impl fmt::Display for EpochReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}  loss {:.4}", self.epoch, self.loss)?;
+        if let Some(loss) = self.validation_loss {
+            write!(f, "  validation {loss:.4}")?;
+        }
+        self.metrics.iter().try_for_each(|(name, value)| write!(f, "  {name} {value:.4}"))
+    }
+}
+
+/// Progress of training.
+#[derive(Clone, Copy, Debug)]
+pub enum FitEvent<'a> {
+    /// A batch was trained on: epoch from 1, number of the batch in the epoch from 1, its loss.
+    Batch {
+        /// Epoch, from 1.
+        epoch: u64,
+        /// Number of the batch in the epoch, from 1.
+        batch: u64,
+        /// Loss.
+        loss: f64,
+    },
+    /// An epoch ended.
+    Epoch(&'a EpochReport),
+    /// A checkpoint was saved to this folder.
+    Saved(&'a Path),
+    /// Training continues from a checkpoint, after this number of optimizer steps.
+    Resumed(u64),
+}
+
+/// Result of training.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FitReport {
+    /// Completed epochs, also those before a resumed checkpoint.
+    pub epochs: Vec<EpochReport>,
+    /// True if training ended by [`EarlyStopping`].
+    pub stopped_early: bool,
+}
+
+/// State of training that is not a tensor.
+#[derive(Clone, Serialize, Deserialize)]
+struct FitState {
+    optimizer: OptimizerProgress,
+    /// Epoch from 0, and the number of the next batch in it.
+    epoch: u64,
+    batch: u64,
+    /// Sum and number of the finite losses of this epoch so far.
+    loss_sum: f64,
+    loss_count: u64,
+    epochs: Vec<EpochReport>,
+    /// Best validation loss, and epochs since.
+    best: Option<f64>,
+    epochs_since_best: u64,
+}
+
+/// Trains a model over epochs.
+///
+/// ```
+/// use bornite_nn::prelude::*;
+/// # fn main() -> Result<()> {
+/// let device = Device::cpu();
+/// let params = Params::new(device, 0);
+/// let net = Linear::new(&params, 2, 2);
+/// let x = Tensor::from_slice(&[1.0f32, 0.0, 0.0, 1.0], &[2, 2], device);
+/// let train = vec![vec![x, Tensor::from_slice(&[1i64, 0], &[2], device)]];
+/// let adam = AdamW::new(&params).lr(0.1);
+/// let report = Fit::new(&adam, |b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]))
+///     .epochs(20)
+///     .validation(&train)
+///     .metric("accuracy", |b: &[Tensor]| metrics::accuracy(&net.forward(&b[0]), &b[1]))
+///     .run(&train)?;
+/// assert_eq!(report.epochs[19].metrics[0].1, 1.0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Fit<'f, A> {
+    optimizer: OptimizerBuilder<A>,
+    step: TrainStep<'f>,
+    epochs: u64,
+    validation: Option<&'f dyn Batches>,
+    metrics: Vec<(String, BatchFunction<'f>)>,
+    checkpoints: Option<PathBuf>,
+    save_every: Option<u64>,
+    early_stopping: Option<EarlyStopping>,
+    max_steps: Option<u64>,
+    observer: Box<dyn FnMut(FitEvent<'_>) + 'f>,
+}
+
+impl<'f, A> Fit<'f, A> {
+    /// Trains with an optimizer and the loss of a batch, as
+    /// [`compile`](OptimizerBuilder::compile) takes it, for one epoch.
+    pub fn new(optimizer: &OptimizerBuilder<A>, loss: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'f) -> Fit<'f, A> {
+        Fit {
+            optimizer: optimizer.clone(),
+            step: optimizer.compile(loss),
+            epochs: 1,
+            validation: None,
+            metrics: vec![],
+            checkpoints: None,
+            save_every: None,
+            early_stopping: None,
+            max_steps: None,
+            observer: Box::new(|_| {}),
+        }
+    }
+
+    /// Sets the number of epochs.
+    pub fn epochs(self, epochs: u64) -> Self {
+        Fit { epochs, ..self }
+    }
+
+    /// Evaluates the loss and the metrics on these batches after each epoch.
+    pub fn validation(self, batches: &'f dyn Batches) -> Self {
+        Fit { validation: Some(batches), ..self }
+    }
+
+    /// Adds a metric of validation batches: a scalar, in evaluation mode.
+    pub fn metric(mut self, name: &str, metric: impl Fn(&[Tensor]) -> Tensor + Send + Sync + 'f) -> Self {
+        self.metrics.push((name.into(), Box::new(metric)));
+        self
+    }
+
+    /// Saves a checkpoint to this folder after each epoch, keeping the last three and the best, and
+    /// continues from the latest one if there is one. A resumed run gives the same bits as one that
+    /// was not interrupted.
+    pub fn checkpoints(self, folder: impl Into<PathBuf>) -> Self {
+        Fit { checkpoints: Some(folder.into()), ..self }
+    }
+
+    /// Saves a checkpoint after this number of optimizer steps, too.
+    pub fn save_every(self, steps: u64) -> Self {
+        Fit { save_every: Some(steps), ..self }
+    }
+
+    /// Ends training when the validation loss has not improved for some epochs.
+    pub fn early_stopping(self, early_stopping: EarlyStopping) -> Self {
+        Fit { early_stopping: Some(early_stopping), ..self }
+    }
+
+    /// Stops after this number of optimizer steps in total, with a checkpoint.
+    pub fn max_steps(self, steps: u64) -> Self {
+        Fit { max_steps: Some(steps), ..self }
+    }
+
+    /// Sets a function that receives progress.
+    pub fn on_event(self, observer: impl FnMut(FitEvent<'_>) + 'f) -> Self {
+        Fit { observer: Box::new(observer), ..self }
+    }
+
+    /// Trains on these batches.
+    #[track_caller]
+    pub fn run(mut self, batches: &dyn Batches) -> Result<FitReport> {
+        located(|| {
+            if self.early_stopping.is_some() && self.validation.is_none() {
+                return Err(Error::config("early stopping needs validation batches; set Fit::validation"));
+            }
+            if self.save_every == Some(0) {
+                return Err(Error::config("save_every is 0; it must be at least 1"));
+            }
+            let keep = Keep { last: 3, best: self.validation.is_some() };
+            let mut store = self.checkpoints.as_ref().map(|folder| CheckpointStore::open(folder, keep)).transpose()?;
+            let mut state = self.start()?;
+            let mut saved_steps = state.optimizer.steps;
+            while state.epoch < self.epochs && !self.is_done(&state) {
+                let mut unread: Option<(u64, PendingStep)> = None;
+                let mut stopped = false;
+                for batch in batches.batches(state.epoch, state.batch)? {
+                    let pending = self.step.call(&batch?)?;
+                    state.batch += 1;
+                    // Read one step late, so that the device is never idle.
+                    let now = unread.replace((state.batch, pending));
+                    self.read(now, &mut state)?;
+                    let steps = self.optimizer.steps();
+                    stopped = self.max_steps.is_some_and(|max| steps >= max);
+                    let due = self.save_every.is_some_and(|every| steps.is_multiple_of(every) && steps > saved_steps);
+                    if stopped || due {
+                        self.read(unread.take(), &mut state)?;
+                        self.save(store.as_mut(), &mut state, None)?;
+                        saved_steps = steps;
+                    }
+                    if stopped {
+                        break;
+                    }
+                }
+                self.read(unread.take(), &mut state)?;
+                if stopped {
+                    break;
+                }
+                self.end_epoch(&mut state)?;
+                let validation_loss = state.epochs.last().and_then(|report| report.validation_loss);
+                self.save(store.as_mut(), &mut state, validation_loss)?;
+                saved_steps = state.optimizer.steps;
+            }
+            let stopped_early = self.is_done(&state) && state.epoch < self.epochs;
+            Ok(FitReport { epochs: state.epochs, stopped_early })
+        })
+    }
+
+    /// Returns true if training ends by early stopping.
+    fn is_done(&self, state: &FitState) -> bool {
+        self.early_stopping.is_some_and(|stopping| state.epochs_since_best >= stopping.patience.max(1))
+    }
+
+    /// State of the latest checkpoint, or the initial state.
+    fn start(&mut self) -> Result<FitState> {
+        let params = self.optimizer.params();
+        if let Some(folder) = &self.checkpoints
+            && newest(folder)?.is_some()
+        {
+            let Checkpoint { weights, groups, state, .. } = load_latest(folder, params.device(), true)?.checkpoint;
+            let read = |error| Error::file(folder, format!("the checkpoint is not one of Fit: {error}"));
+            let state: FitState = serde_json::from_value(state).map_err(read)?;
+            let moments = groups.get(OPTIMIZER).cloned().unwrap_or_default();
+            let named =
+                |error: Error| Error::file(folder, format!("the checkpoint is of another model: {}", error.kind));
+            params.load_tensors(&weights).map_err(named)?;
+            self.optimizer.restore(&moments, state.optimizer).map_err(named)?;
+            (self.observer)(FitEvent::Resumed(state.optimizer.steps));
+            return Ok(state);
+        }
+        let (_, optimizer) = self.optimizer.checkpoint()?;
+        Ok(FitState {
+            optimizer,
+            epoch: 0,
+            batch: 0,
+            loss_sum: 0.0,
+            loss_count: 0,
+            epochs: vec![],
+            best: None,
+            epochs_since_best: 0,
+        })
+    }
+
+    /// Waits for a step and adds its loss to the epoch's.
+    fn read(&mut self, step: Option<(u64, PendingStep)>, state: &mut FitState) -> Result<()> {
+        let Some((batch, pending)) = step else { return Ok(()) };
+        let loss = pending.loss()?;
+        if loss.is_finite() {
+            state.loss_sum += loss;
+            state.loss_count += 1;
+        }
+        (self.observer)(FitEvent::Batch { epoch: state.epoch + 1, batch, loss });
+        Ok(())
+    }
+
+    /// Evaluates the epoch and begins the next one.
+    fn end_epoch(&mut self, state: &mut FitState) -> Result<()> {
+        if state.batch == 0 {
+            return Err(Error::data(format!("epoch {} has no batches", state.epoch + 1)));
+        }
+        let mut report = EpochReport {
+            epoch: state.epoch + 1,
+            steps: self.optimizer.steps(),
+            loss: state.loss_sum / state.loss_count.max(1) as f64,
+            validation_loss: None,
+            metrics: vec![],
+        };
+        if let Some(validation) = self.validation {
+            let loss = weighted_mean(validation, |batch| self.step.evaluate(batch))?;
+            // JSON has no NaN; a loss that is not finite is never the best.
+            report.validation_loss = loss.is_finite().then_some(loss);
+            for (name, metric) in &self.metrics {
+                report.metrics.push((name.clone(), mean_over(validation, metric)?));
+            }
+            let min_delta = self.early_stopping.map_or(0.0, |stopping| stopping.min_delta);
+            if loss.is_finite() && state.best.is_none_or(|best| loss < best - min_delta) {
+                (state.best, state.epochs_since_best) = (Some(loss), 0);
+            } else {
+                state.epochs_since_best += 1;
+            }
+        }
+        (self.observer)(FitEvent::Epoch(&report));
+        state.epochs.push(report);
+        (state.epoch, state.batch, state.loss_sum, state.loss_count) = (state.epoch + 1, 0, 0.0, 0);
+        Ok(())
+    }
+
+    fn save(&mut self, store: Option<&mut CheckpointStore>, state: &mut FitState, metric: Option<f64>) -> Result<()> {
+        let Some(store) = store else { return Ok(()) };
+        let (moments, progress) = self.optimizer.checkpoint()?;
+        state.optimizer = progress;
+        let json = serde_json::to_value(&*state).map_err(|error| Error::config(error.to_string()))?;
+        let mut checkpoint = Checkpoint::new(progress.steps, self.optimizer.params().tensors()?, json);
+        checkpoint.groups.insert(OPTIMIZER.into(), moments);
+        let saved = store.save(&checkpoint, metric)?;
+        (self.observer)(FitEvent::Saved(&saved.path));
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! The traced functions of a training step, for any loss.
+
+use std::sync::Arc;
+
+use bornite::{
+    DType, Tensor, trace,
+    trace::Trace,
+    var::{Arena, Update},
+};
+
+use super::learner::LearnerOptions;
+use super::precision::Precision;
+use crate::inputs::{ApplyInputs, GradientInputs, StepInputs};
+use crate::optimizer::Optimizer;
+use crate::parameters::Context;
+
+/// The loss of a batch with the parameter values of a context, and updates of other variables.
+pub(crate) type LossFunction<'f> = Arc<dyn Fn(&Context, &[Tensor]) -> (Tensor, Vec<Update>) + Send + Sync + 'f>;
+
+/// Traced functions of a training step.
+pub(crate) struct StepTraces<'f> {
+    /// A step from one batch.
+    pub single_batch_step: Trace<'f>,
+    /// Adds the gradients of one batch to the accumulated ones.
+    pub accumulate_gradients: Trace<'f>,
+    /// A step from the accumulated gradients.
+    pub apply_gradients: Trace<'f>,
+    /// Loss of a batch, in evaluation mode.
+    pub loss: Trace<'f>,
+}
+
+/// Variables that the traced functions read and write, and their settings.
+#[derive(Clone)]
+pub(crate) struct StepFunctions<'f> {
+    pub loss: LossFunction<'f>,
+    pub options: LearnerOptions,
+    pub optimizer: Optimizer,
+    /// f32.
+    pub parameters: Arena,
+    /// Weights that the model runs on: the parameters or their 16-bit copy.
+    pub weights: Arena,
+    /// Accumulated gradients, if a step has several batches.
+    pub gradients: Option<Arena>,
+    /// One per parameter; `None` if all are trainable.
+    pub trainable: Option<Vec<bool>>,
+}
+
+/// Splits the inputs of a traced function into those of the batch and the last `count`.
+fn split(inputs: &[Tensor], count: usize) -> (&[Tensor], &[Tensor]) {
+    inputs.split_at(inputs.len().saturating_sub(count))
+}
+
+impl<'f> StepFunctions<'f> {
+    pub fn traces(self) -> StepTraces<'f> {
+        StepTraces {
+            single_batch_step: self.clone().single_batch_step(),
+            accumulate_gradients: self.clone().accumulate_gradients(),
+            apply_gradients: self.clone().apply_gradients(),
+            loss: self.evaluation_loss(),
+        }
+    }
+
+    /// Returns the scaled loss, its flat gradients and updates of other variables.
+    fn gradients(&self, batch: &[Tensor], inputs: GradientInputs<&Tensor>) -> (Tensor, Tensor, Vec<Update>) {
+        let GradientInputs { loss_scale, random_state } = inputs;
+        let context = Context::training(self.weights.padded_tensors(), random_state.clone());
+        let (loss, updates) = (self.loss)(&context, batch);
+        let loss = loss.cast(DType::F32) * loss_scale;
+        let flat = match &self.trainable {
+            None => self.weights.gradient(&loss),
+            Some(trainable) => self.partial_gradient(&loss, trainable),
+        };
+        (loss, flat, updates)
+    }
+
+    /// Gradients of the trainable parameters, and zeros for the others.
+    fn partial_gradient(&self, loss: &Tensor, trainable: &[bool]) -> Tensor {
+        let values = self.weights.padded_tensors();
+        let chosen = values.iter().zip(trainable).filter(|(_, trainable)| **trainable);
+        let mut found = loss.grad(&chosen.map(|(value, _)| value).collect::<Vec<_>>()).into_iter();
+        let gradient = |(value, trainable): (&Tensor, &bool)| match (trainable, value.shape(), value.dtype()) {
+            (true, ..) => found.next().unwrap_or_else(|| value.clone()),
+            (false, Ok(shape), Ok(dtype)) => {
+                Tensor::zeros(shape, dtype, value.device().unwrap_or(bornite::Device::cpu()))
+            }
+            _ => value.clone(),
+        };
+        self.weights.flatten(&values.iter().zip(trainable).map(gradient).collect::<Vec<_>>())
+    }
+
+    /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient
+    /// norm and updates.
+    fn optimizer_step(&self, flat: &Tensor, scale: Tensor, scalars: &Tensor) -> (Tensor, Vec<Update>) {
+        let LearnerOptions { precision, accumulate, .. } = self.options;
+        let unscaled = precision != Precision::F16 && accumulate == 1;
+        let step = self.optimizer.step(&self.parameters, flat, (!unscaled).then_some(&scale), scalars);
+        let mut updates = step.updates;
+        if precision.dtype() != DType::F32 {
+            updates.push(self.weights.set(step.parameters.cast(precision.dtype())));
+        }
+        (step.grad_norm, updates)
+    }
+
+    fn single_batch_step(self) -> Trace<'f> {
+        trace(move |inputs| {
+            let (batch, inputs) = split(inputs, 3);
+            let StepInputs { scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
+            let (loss, flat, others) = self.gradients(batch, GradientInputs { loss_scale, random_state });
+            let (grad_norm, mut updates) = self.optimizer_step(&flat, loss_scale.clone(), scalars);
+            updates.extend(others);
+            Ok((vec![loss, grad_norm], updates))
+        })
+    }
+
+    fn accumulate_gradients(self) -> Trace<'f> {
+        trace(move |inputs| {
+            let (batch, inputs) = split(inputs, 2);
+            let (loss, flat, mut updates) = self.gradients(batch, GradientInputs::from_list(inputs)?);
+            updates.extend(self.gradients.iter().map(|sums| sums.set(sums.get() + flat.cast(DType::F32))));
+            Ok((vec![loss], updates))
+        })
+    }
+
+    fn apply_gradients(self) -> Trace<'f> {
+        trace(move |inputs| {
+            let ApplyInputs { scalars, loss_scale } = ApplyInputs::from_list(inputs)?;
+            let Some(sums) = &self.gradients else { return Ok((vec![], vec![])) };
+            let flat = sums.get();
+            let scale = loss_scale * self.options.accumulate as f64;
+            let (grad_norm, mut updates) = self.optimizer_step(&flat, scale, scalars);
+            // Not multiplied by 0, which would keep values that are not finite.
+            updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
+            Ok((vec![grad_norm], updates))
+        })
+    }
+
+    fn evaluation_loss(self) -> Trace<'f> {
+        trace(move |batch| {
+            let (loss, _) = (self.loss)(&Context::new(self.weights.padded_tensors()), batch);
+            Ok((vec![loss.cast(DType::F32)], vec![]))
+        })
+    }
+}
