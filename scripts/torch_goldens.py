@@ -271,6 +271,8 @@ EXPRESSIONS = [
     ("max_pool2d_overlapping", "x:1,2,7,7", lambda x: F.max_pool2d(x, (3, 2), (2, 1))),
     ("avg_pool2d", "x:2,2,6,6", lambda x: F.avg_pool2d(x.square(), 2)),
     ("avg_pool2d_overlapping", "x:1,2,7,7", lambda x: F.avg_pool2d(x.exp(), (3, 2), (2, 1))),
+    ("max_pool2d_padded", "x:2,2,6,7", lambda x: F.max_pool2d(x - 3, (3, 2), 2, (1, 1))),
+    ("avg_pool2d_padded", "x:2,2,6,7", lambda x: F.avg_pool2d(x.exp(), 3, 2, 1)),
     # Choosing elements.
     ("embedding", "x:7,4 i7:3,5", lambda w, i: F.embedding(i, w).tanh()),
     ("gather", "x:4,6 i6:4,3", lambda x, i: x.gather(1, i).exp()),

@@ -77,6 +77,14 @@ pub enum ErrorKind {
     /// Invalid data.
     #[error("data: {0}")]
     Data(String),
+    /// A sample of a dataset could not be read or transformed.
+    #[error("{sample}: {}", .cause.kind)]
+    Sample {
+        /// Description of the sample: its index, and its file if there is one.
+        sample: String,
+        /// Cause.
+        cause: Box<Error>,
+    },
     /// Invalid setting.
     #[error("{0}")]
     Config(String),

@@ -2,7 +2,8 @@
 //! text generation.
 //!
 //! Builds on the tensors of `bornite`. Must not know the command line: progress is reported to
-//! observers. Start at [`train::run`], [`model::Gpt`] or [`checkpoint`].
+//! observers. Start at [`prelude`] for a model of your own (docs/models.md), or at [`train::run`],
+//! [`model::Gpt`] or [`checkpoint`].
 
 // The derive macro names this crate, also in its own layers.
 extern crate self as bornite_nn;
@@ -30,3 +31,8 @@ pub use module::{Forward, Module, Summary, SummaryRow, Visited, Visitor, summary
 pub use parameters::{
     Buffer, Context, Init, Parameter, ParameterInfo, ParameterList, Params, dropout, eval_mode, is_training,
 };
+
+/// Runs the programs of docs/models.md as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct ModelsManual;

@@ -24,8 +24,8 @@ impl SourceLocation {
         OVERRIDE.get().unwrap_or(SourceLocation(Location::caller()))
     }
 
-    /// Runs `work`; tensors that it creates on this thread, and their errors, get this location. For
-    /// functions that are composed of others, so that an error has the line of their caller.
+    /// Runs `work`; tensors that it creates on this thread, and their errors, get this location.
+    /// For functions that are composed of others, so that an error has the line of their caller.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor, error::SourceLocation};

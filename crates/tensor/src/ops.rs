@@ -4,6 +4,7 @@
 pub(crate) mod activation;
 mod class_loss;
 pub(crate) mod conv;
+mod conv_transpose;
 pub(crate) mod display;
 mod einsum;
 mod fourier;
@@ -23,7 +24,8 @@ mod upsample;
 
 pub use activation::Activation;
 pub use class_loss::{CrossEntropyOptions, NllOptions};
-pub use conv::{Conv1dOptions, Conv2dOptions, ConvTranspose2dOptions};
+pub use conv::{Conv1dOptions, Conv2dOptions};
+pub use conv_transpose::ConvTranspose2dOptions;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};
 pub use loss::Reduction;

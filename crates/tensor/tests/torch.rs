@@ -423,6 +423,8 @@ fn images() -> Vec<Expression> {
         case!("max_pool2d_overlapping", |x| x.max_pool2d([3, 2], (2, 1))),
         case!("avg_pool2d", |x| x.square().avg_pool2d([2, 2], (2, 2))),
         case!("avg_pool2d_overlapping", |x| x.exp().avg_pool2d([3, 2], (2, 1))),
+        case!("max_pool2d_padded", |x| (x - 3.0).max_pool2d_padded([3, 2], (2, 2), (1, 1))),
+        case!("avg_pool2d_padded", |x| x.exp().avg_pool2d_padded([3, 3], (2, 2), (1, 1))),
         case!("cnn", |x, w1, b1, w2, b2, w3| {
             let x = x.conv2d(w1, Some(b1), PADDED(1)).relu().max_pool2d([2, 2], (2, 2));
             let x = x.conv2d(w2, Some(b2), Conv2dOptions::default()).relu().avg_pool2d([2, 2], (2, 2));

@@ -1,8 +1,12 @@
-//! Training data: text files to batches of tokens.
+//! Training data: samples to batches of tensors, and text files to batches of tokens.
 //!
-//! [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached in a
-//! folder; [`Batches`] iterates over its sequences in an order that depends only on a seed and that
-//! a [`DataCursor`] resumes. Nothing here knows tensors or models.
+//! A [`Dataset`] gives samples by index: arrays in memory ([`TensorDataset`], also of `.npy`, IDX
+//! and CSV files), images in folders ([`ImageFolder`]) or a type of the program. A [`DataLoader`]
+//! shuffles, transforms and batches them. See the page `docs/data.md`.
+//!
+//! For text, [`DataSource`]s name files; a [`TokenDataset`] contains their tokens, which are cached
+//! in a folder; [`Batches`] iterates over its sequences in an order that depends only on a seed and
+//! that a [`DataCursor`] resumes. Nothing here knows models.
 //!
 //! ```
 //! use bornite_nn::data::{TokenDataset, BatchOptions, DataSource};
@@ -23,30 +27,57 @@
 //! # Ok::<(), bornite_nn::Error>(())
 //! ```
 
+mod assembly;
 mod batches;
 mod build;
 mod cache;
 mod checksum;
+mod csv;
 mod dataset;
 mod documents;
 #[cfg(test)]
 mod full_disk;
+mod host_array;
+mod idx;
+mod image_folder;
 mod jsonl;
+mod loader;
+mod npy;
+mod npz;
 mod parquet;
 mod permutation;
+mod prefetch;
+mod resize;
+mod samples;
 mod source;
 mod tokens;
+mod transforms;
 
 pub use batches::{Batch, BatchOptions, Batches, DataCursor};
 pub use cache::FORMAT_VERSION;
+pub use csv::Csv;
 pub use dataset::TokenDataset;
+pub use host_array::HostArray;
+pub use idx::read_idx;
+pub use image_folder::{ImageChannels, ImageFolder};
+pub use loader::{DataLoader, Epoch};
+pub use npy::{read_npy, write_npy};
+pub use npz::read_npz;
+pub use resize::Resize;
+pub use samples::{Dataset, Subset, TensorDataset, split};
 pub use source::{DataSource, SourceFormat};
+pub use transforms::{CenterCrop, Normalize, RandomCrop, RandomFlip, SampleRandom, ToFloat, Transform};
 
 use std::cell::{Cell, RefCell};
 
 use crate::Result;
 use crate::error::located;
 use crate::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
+
+/// Runs the programs of docs/data.md as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/data.md")]
+struct DataPage;
 
 /// Progress of data preparation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

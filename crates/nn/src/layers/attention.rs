@@ -8,8 +8,8 @@ use crate::parameters::{Params, dropout};
 
 /// Multi-head self-attention.
 ///
-/// Input and output `[batch, tokens, width]`. Parameters: `qkv`, a linear layer to queries, keys and
-/// values, and `out`, the output projection. `width` is a multiple of the number of heads.
+/// Input and output `[batch, tokens, width]`. Parameters: `qkv`, a linear layer to queries, keys
+/// and values, and `out`, the output projection. `width` is a multiple of the number of heads.
 ///
 /// ```
 /// use bornite::{DType, Device, Tensor};
@@ -54,8 +54,8 @@ impl MultiHeadAttention {
         MultiHeadAttention { dropout: p, ..self }
     }
 
-    /// As `forward`, with a mask that broadcasts to `[batch, heads, tokens, tokens]`: bools that are
-    /// true for tokens to attend to, or floats that are added to the scores.
+    /// As `forward`, with a mask that broadcasts to `[batch, heads, tokens, tokens]`: bools that
+    /// are true for tokens to attend to, or floats that are added to the scores.
     #[track_caller]
     pub fn forward_masked(&self, x: &Tensor, mask: Option<&Tensor>) -> Tensor {
         let mut score_elements = 0;

@@ -26,12 +26,15 @@ pub use activation::{Elu, Flatten, Gelu, GeluErf, LeakyRelu, Relu, Sigmoid, Silu
 pub use attention::MultiHeadAttention;
 pub(crate) use attention::{merge_heads, split_heads};
 pub use batch_norm::BatchNorm;
-pub use conv::{Conv1d, Conv2d};
+pub use conv::{Conv1d, Conv2d, ConvTranspose2d};
 pub use dropout::Dropout;
 pub use embedding::Embedding;
 pub use linear::Linear;
-pub use norm::{LayerNorm, Norm, RmsNorm};
-pub use pool::{AvgPool1d, AvgPool2d, MaxPool1d, MaxPool2d};
+pub use norm::{GroupNorm, LayerNorm, Norm, RmsNorm};
+pub use pool::{
+    AdaptiveAvgPool2d, AdaptiveMaxPool2d, AvgPool1d, AvgPool2d, GlobalAvgPool, GlobalMaxPool, MaxPool1d, MaxPool2d,
+    Upsample,
+};
 pub use recurrent::{Gru, Lstm};
 pub use sequential::Sequential;
 pub use transformer::TransformerBlock;

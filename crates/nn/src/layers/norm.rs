@@ -1,4 +1,4 @@
-//! Normalization over the last axis.
+//! Normalization over the last axis, or over groups of channels.
 
 use bornite::Tensor;
 
@@ -98,6 +98,58 @@ impl Forward for RmsNorm {
     #[track_caller]
     fn forward(&self, x: &Tensor) -> Tensor {
         observed(self, "RmsNorm", &x.rms_norm(&self.weight.value(), self.eps), |elements| 5 * elements)
+    }
+}
+
+/// Group normalization: of groups of channels, with scale `weight` and shift `bias`, both
+/// `[channels]`.
+///
+/// Input and output `[n, channels, …]`; `channels` is a multiple of `groups`.
+///
+/// ```
+/// use bornite::{DType, Device, Tensor};
+/// use bornite_nn::{Forward, Params, layers::GroupNorm};
+/// # fn main() -> bornite_nn::Result<()> {
+/// let norm = GroupNorm::new(&Params::new(Device::cpu(), 0), 2, 6);
+/// let images = Tensor::ones(&[1, 6, 4, 4], DType::F32, Device::cpu());
+/// assert_eq!(norm.forward(&images).shape()?, [1, 6, 4, 4]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct GroupNorm {
+    weight: Parameter,
+    bias: Parameter,
+    groups: usize,
+    eps: f64,
+}
+
+impl GroupNorm {
+    /// Declares `weight`, ones, and `bias`, zeros; eps is 1e-5.
+    #[track_caller]
+    pub fn new(params: &Params, groups: usize, channels: usize) -> GroupNorm {
+        let weight = params.parameter("weight", &[channels], Init::Ones);
+        GroupNorm { weight, bias: params.parameter("bias", &[channels], Init::Zeros), groups, eps: 1e-5 }
+    }
+
+    /// Sets the value that is added to the variance.
+    pub fn eps(self, eps: f64) -> GroupNorm {
+        GroupNorm { eps, ..self }
+    }
+}
+
+impl Module for GroupNorm {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.child("weight", &self.weight);
+        visitor.child("bias", &self.bias);
+    }
+}
+
+impl Forward for GroupNorm {
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Tensor {
+        let y = x.group_norm(self.groups, Some(&self.weight.value()), Some(&self.bias.value()), self.eps);
+        observed(self, "GroupNorm", &y, |elements| 8 * elements)
     }
 }
 

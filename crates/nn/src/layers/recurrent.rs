@@ -164,8 +164,8 @@ impl Gru {
         Gru(Gates::new(params, inputs, hidden, 3))
     }
 
-    /// As `forward`, from a hidden state `[batch, hidden]` (zeros for `None`). Also returns the last
-    /// one.
+    /// As `forward`, from a hidden state `[batch, hidden]` (zeros for `None`). Also returns the
+    /// last one.
     #[track_caller]
     pub fn forward_from(&self, x: &Tensor, hidden: Option<&Tensor>) -> (Tensor, Tensor) {
         SourceLocation::here().in_scope(|| {

@@ -16,8 +16,8 @@ use crate::layers::without_padding;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ParamsId(u64);
 
-/// Parameters of a model: layers declare them by name, optimizers update them. A handle with a path;
-/// clones and [`Params::at`] share the parameters.
+/// Parameters of a model: layers declare them by name, optimizers update them. A handle with a
+/// path; clones and [`Params::at`] share the parameters.
 ///
 /// The values are created and initialized when they are first used; all parameters must be declared
 /// before.
@@ -82,7 +82,8 @@ impl Params {
         Params { shared: Arc::new(shared), path: String::new(), row_multiple: 1 }
     }
 
-    /// Returns the scope of a name below this one: names of parameters declared there begin with it.
+    /// Returns the scope of a name below this one: names of parameters declared there begin with
+    /// it.
     pub fn at(&self, name: impl std::fmt::Display) -> Params {
         Params { path: self.name_of(&name.to_string()), ..self.clone() }
     }

@@ -17,7 +17,7 @@ use crate::parameters::{Params, State};
 use crate::{Error, Result};
 
 /// An optimization algorithm with its default settings.
-pub trait Algorithm {
+pub trait OptimizerAlgorithm {
     /// Default hyperparameters.
     const KIND: OptimizerKind;
     /// Default learning rate.
@@ -35,7 +35,7 @@ macro_rules! algorithms {
         #[doc = concat!("Algorithm of [`", stringify!($name), "`].")]
         pub enum $marker {}
 
-        impl Algorithm for $marker {
+        impl OptimizerAlgorithm for $marker {
             const KIND: OptimizerKind = $kind;
             const LR: f64 = $lr;
             const WEIGHT_DECAY: f64 = $decay;
@@ -75,9 +75,9 @@ algorithms! {
     RmsProp(RmsPropAlgorithm) = OptimizerKind::RmsProp { alpha: 0.99, eps: 1e-8 }, 1e-2, 0.0;
     /// Adagrad. Learning rate 1e-2, eps 1e-10, no weight decay by default.
     Adagrad(AdagradAlgorithm) = OptimizerKind::Adagrad { eps: 1e-10 }, 1e-2, 0.0;
-    /// Muon for the matrices whose names contain `blocks.` (see [`OptimizerBuilder::orthogonalize`]),
-    /// AdamW for all other parameters. Learning rate 1e-3, momentum 0.95, weight decay 0.1 by
-    /// default.
+    /// Muon for the matrices whose names contain `blocks.` (see
+    /// [`OptimizerBuilder::orthogonalize`]), AdamW for all other parameters. Learning rate 1e-3,
+    /// momentum 0.95, weight decay 0.1 by default.
     Muon(MuonAlgorithm) =
         OptimizerKind::Muon { momentum: 0.95, beta1: 0.9, beta2: 0.95, eps: 1e-8 }, 1e-3, 0.1;
 }
@@ -145,7 +145,7 @@ pub(crate) fn lock(state: &Mutex<OptimizerState>) -> MutexGuard<'_, OptimizerSta
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<A: Algorithm> OptimizerBuilder<A> {
+impl<A: OptimizerAlgorithm> OptimizerBuilder<A> {
     /// Creates an optimizer with the default settings of the algorithm.
     pub fn new(params: &Params) -> OptimizerBuilder<A> {
         let state = OptimizerState {
@@ -256,7 +256,7 @@ impl<A> OptimizerBuilder<A> {
     /// Returns the optimizer state, for a checkpoint.
     pub(crate) fn checkpoint(&self) -> Result<(Tensors, OptimizerProgress)> {
         let mut state = lock(&self.state);
-        let engine = state.settled_engine()?;
+        let engine = state.current_engine()?;
         let mut tensors = engine.moments();
         tensors.extend(engine.accumulated_gradients());
         let Engine { steps, loss_scale, accumulated, .. } = *engine;
@@ -266,7 +266,7 @@ impl<A> OptimizerBuilder<A> {
     /// Restores the state of a checkpoint. The parameters are restored separately.
     pub(crate) fn restore(&self, moments: &Tensors, progress: OptimizerProgress) -> Result<()> {
         let mut state = lock(&self.state);
-        let engine = state.settled_engine()?;
+        let engine = state.current_engine()?;
         engine.load_moments(moments)?;
         engine.load_gradients(moments, progress.accumulated)?;
         (engine.steps, engine.loss_scale) = (progress.steps, progress.loss_scale);
@@ -402,7 +402,7 @@ impl OptimizerState {
 
     /// As [`OptimizerState::engine`], with the loss scale of all completed steps.
     #[track_caller]
-    pub fn settled_engine(&mut self) -> Result<&mut Engine> {
+    pub fn current_engine(&mut self) -> Result<&mut Engine> {
         let norm = self.unread_norm.take();
         let engine = self.engine()?;
         if let Some(norm) = norm {

@@ -35,8 +35,8 @@ impl<'f> TrainStep<'f> {
     }
 
     /// Runs the step on a batch: computes loss and gradients, and updates the parameters. Returns
-    /// before the step has finished; [`PendingStep::loss`] waits for it. After an error, nothing has
-    /// changed.
+    /// before the step has finished; [`PendingStep::loss`] waits for it. After an error, nothing
+    /// has changed.
     ///
     /// With [`accumulate`](super::OptimizerBuilder::accumulate), only every n-th call updates the
     /// parameters.
@@ -46,7 +46,7 @@ impl<'f> TrainStep<'f> {
             let mut state = lock(&self.state);
             let lr = state.current_lr();
             let version = {
-                state.settled_engine()?;
+                state.current_engine()?;
                 state.version
             };
             let engine = state.engine()?;

@@ -102,8 +102,8 @@ impl Engine {
         functions.traces()
     }
 
-    /// Launches the next batch of a step. Returns its scaled loss and, if it completes the step, the
-    /// gradient norm.
+    /// Launches the next batch of a step. Returns its scaled loss and, if it completes the step,
+    /// the gradient norm.
     pub fn launch(&mut self, traces: &StepTraces<'_>, batch: Vec<Tensor>, lr: f64) -> Result<(Tensor, Option<Tensor>)> {
         let (device, step, precision) = (self.device, self.steps + 1, self.options.precision);
         let scalars = || self.optimizer.scalars(lr, step).tensor(device);

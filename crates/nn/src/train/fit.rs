@@ -1,7 +1,8 @@
 //! Training over epochs: progress, metrics, checkpoints, early stopping.
 //!
 //! `run.rs` is the loop of `bornite train`, with text data and a run's folder. This one is for any
-//! model and any [`Batches`]. Nothing here prints: callers pass a function that receives progress.
+//! model and any [`BatchSource`]. Nothing here prints: callers pass a function that receives
+//! progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::builder::{OptimizerBuilder, OptimizerProgress};
 use super::compiled_step::TrainStep;
-use super::evaluate::{Batches, mean_over, weighted_mean};
+use super::evaluate::{BatchSource, mean_over, weighted_mean};
 use super::learner::PendingStep;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest, newest};
 use crate::error::located;
@@ -100,6 +101,8 @@ struct FitState {
     /// Best validation loss, and epochs since.
     best: Option<f64>,
     epochs_since_best: u64,
+    /// [`BatchSource::fingerprint`].
+    fingerprint: u64,
 }
 
 /// Trains a model over epochs.
@@ -126,7 +129,7 @@ pub struct Fit<'f, A> {
     optimizer: OptimizerBuilder<A>,
     step: TrainStep<'f>,
     epochs: u64,
-    validation: Option<&'f dyn Batches>,
+    validation: Option<&'f dyn BatchSource>,
     metrics: Vec<(String, BatchFunction<'f>)>,
     checkpoints: Option<PathBuf>,
     save_every: Option<u64>,
@@ -159,7 +162,7 @@ impl<'f, A> Fit<'f, A> {
     }
 
     /// Evaluates the loss and the metrics on these batches after each epoch.
-    pub fn validation(self, batches: &'f dyn Batches) -> Self {
+    pub fn validation(self, batches: &'f dyn BatchSource) -> Self {
         Fit { validation: Some(batches), ..self }
     }
 
@@ -198,7 +201,7 @@ impl<'f, A> Fit<'f, A> {
 
     /// Trains on these batches.
     #[track_caller]
-    pub fn run(mut self, batches: &dyn Batches) -> Result<FitReport> {
+    pub fn run(mut self, batches: &dyn BatchSource) -> Result<FitReport> {
         located(|| {
             if self.early_stopping.is_some() && self.validation.is_none() {
                 return Err(Error::config("early stopping needs validation batches; set Fit::validation"));
@@ -208,12 +211,12 @@ impl<'f, A> Fit<'f, A> {
             }
             let keep = Keep { last: 3, best: self.validation.is_some() };
             let mut store = self.checkpoints.as_ref().map(|folder| CheckpointStore::open(folder, keep)).transpose()?;
-            let mut state = self.start()?;
+            let mut state = self.start(batches.fingerprint())?;
             let mut saved_steps = state.optimizer.steps;
             while state.epoch < self.epochs && !self.is_done(&state) {
                 let mut unread: Option<(u64, PendingStep)> = None;
                 let mut stopped = false;
-                for batch in batches.batches(state.epoch, state.batch)? {
+                for batch in batches.batches_of(state.epoch, state.batch)? {
                     let pending = self.step.call(&batch?)?;
                     state.batch += 1;
                     // Read one step late, so that the device is never idle.
@@ -251,7 +254,7 @@ impl<'f, A> Fit<'f, A> {
     }
 
     /// State of the latest checkpoint, or the initial state.
-    fn start(&mut self) -> Result<FitState> {
+    fn start(&mut self, fingerprint: u64) -> Result<FitState> {
         let params = self.optimizer.params();
         if let Some(folder) = &self.checkpoints
             && newest(folder)?.is_some()
@@ -259,6 +262,11 @@ impl<'f, A> Fit<'f, A> {
             let Checkpoint { weights, groups, state, .. } = load_latest(folder, params.device(), true)?.checkpoint;
             let read = |error| Error::file(folder, format!("the checkpoint is not one of Fit: {error}"));
             let state: FitState = serde_json::from_value(state).map_err(read)?;
+            if state.fingerprint != fingerprint {
+                let what = "the checkpoint was saved with other batches (data, seed or batch size); resume with these or \
+                            choose another folder";
+                return Err(Error::file(folder, what));
+            }
             let moments = groups.get(OPTIMIZER).cloned().unwrap_or_default();
             let named =
                 |error: Error| Error::file(folder, format!("the checkpoint is of another model: {}", error.kind));
@@ -277,6 +285,7 @@ impl<'f, A> Fit<'f, A> {
             epochs: vec![],
             best: None,
             epochs_since_best: 0,
+            fingerprint,
         })
     }
 

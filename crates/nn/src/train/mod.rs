@@ -31,14 +31,14 @@ mod workload;
 
 pub use benchmark::{StepBenchmark, benchmark_steps};
 pub use builder::{
-    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Algorithm, Muon, MuonAlgorithm,
+    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Muon, MuonAlgorithm, OptimizerAlgorithm,
     OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,
 };
 pub use compiled_step::TrainStep;
 pub use config::{
     DataSection, ModelSection, OptimizerSection, PositionSetting, RunConfig, ScheduleSection, TrainSection,
 };
-pub use evaluate::{BatchIterator, Batches, evaluate};
+pub use evaluate::{BatchIterator, BatchSource, evaluate};
 pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};

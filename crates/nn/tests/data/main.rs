@@ -2,6 +2,9 @@
 
 mod batches;
 mod cache;
+mod formats;
+mod images;
+mod loader;
 mod parquet;
 mod sources;
 

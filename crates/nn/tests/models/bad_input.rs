@@ -43,6 +43,8 @@ fn invalid_inputs_of_layers_have_the_line_of_the_call() {
     let block = TransformerBlock::new(&p.at("block"), 4, 2);
     let lstm = Lstm::new(&p.at("lstm"), 4, 3);
     let gru = Gru::new(&p.at("gru"), 4, 3);
+    let transposed = ConvTranspose2d::new(&p.at("transposed"), 3, 4, 3);
+    let group_norm = GroupNorm::new(&p.at("group_norm"), 3, 4);
     let net = Sequential::new().add(Relu).add(linear.clone());
     let integers = Tensor::zeros(&[2, 4], DType::I64, CPU);
     let outside = Tensor::from_slice(&[4i64], &[1], CPU);
@@ -51,8 +53,8 @@ fn invalid_inputs_of_layers_have_the_line_of_the_call() {
     fails_tensor(linear.forward(&zeros(&[])), "linear: expected a weight with two axes");
     fails_tensor(embedding.forward(&zeros(&[2])), "indices must be integers, found f32");
     fails(embedding.forward(&outside).to_vec::<f32>().map_err(Error::from), "index 4");
-    fails_tensor(conv1d.forward(&zeros(&[2, 3])), "Conv1d: expected [n, channels, length], found [2, 3]");
-    fails_tensor(conv1d.forward(&zeros(&[2, 5, 9])), "does not match 5 channels");
+    fails_tensor(conv1d.forward(&zeros(&[2, 3])), "conv1d");
+    fails_tensor(conv1d.forward(&zeros(&[2, 5, 9])), "does not match the 5 channels");
     fails_tensor(conv2d.forward(&zeros(&[2, 3, 9])), "conv2d");
     fails_tensor(conv2d.forward(&zeros(&[2, 3, 2, 9])), "a kernel of length 3 does not fit an axis of length 2");
     fails_tensor(conv2d.forward(&Tensor::zeros(&[2, 3, 9, 9], DType::I32, CPU)), "expects floats, found i32");
@@ -71,6 +73,12 @@ fn invalid_inputs_of_layers_have_the_line_of_the_call() {
     fails_tensor(MaxPool1d::new(2).forward(&zeros(&[2, 4])), "MaxPool1d: expected [n, channels, length]");
     fails_tensor(MaxPool2d::new(0).forward(&zeros(&[1, 1, 4, 4])), "must be at least 1");
     fails_tensor(AvgPool2d::new(5).forward(&zeros(&[1, 1, 4, 4])), "a kernel of length 5");
+    fails_tensor(transposed.forward(&zeros(&[1, 4, 4])), "conv_transpose2d");
+    fails_tensor(group_norm.forward(&zeros(&[1, 4, 4])), "group");
+    fails_tensor(Upsample::bilinear(0).forward(&zeros(&[1, 1, 4, 4])), "cannot resize [1, 1, 4, 4] to [0, 0]");
+    fails_tensor(Upsample::nearest(2).forward(&zeros(&[4, 4])), "cannot resize [4, 4]");
+    fails_tensor(AdaptiveAvgPool2d { size: [0, 1] }.forward(&zeros(&[1, 1, 4, 4])), "cannot pool [1, 1, 4, 4] to [0, 1]");
+    fails_tensor(GlobalAvgPool.forward(&zeros(&[4])), "global_avg_pool");
     fails_tensor(Gelu.forward(&integers), "gelu");
     fails(summary(&linear, &zeros(&[2, 5])), "linear: the last axis");
     fails(Init::named("normal"), "'normal' is not an initializer");

@@ -5,14 +5,16 @@ use std::sync::Mutex;
 
 use bornite::Generator;
 use bornite_nn::checkpoint::Tensors;
+use bornite_nn::data::RandomFlip;
 use bornite_nn::prelude::*;
-use bornite_nn::train::{BatchIterator, EpochReport, FitEvent, FitReport};
+use bornite_nn::train::{EpochReport, FitEvent, FitReport};
 
 const CPU: Device = Device::Cpu(0);
 
 /// A model with dropout and running statistics.
 fn net(params: &Params) -> Sequential {
     Sequential::new()
+        .add(Flatten)
         .add(Linear::new(&params.at("fc1"), 6, 16))
         .add(BatchNorm::new(&params.at("norm"), 16))
         .add(Relu)
@@ -20,18 +22,18 @@ fn net(params: &Params) -> Sequential {
         .add(Linear::new(&params.at("fc2"), 16, 3))
 }
 
-/// Seven batches per epoch, in an order and with noise that depend on the epoch.
-struct Shuffled;
-
-impl Batches for Shuffled {
-    fn batches(&self, epoch: u64, first: u64) -> Result<BatchIterator<'_>> {
-        Ok(Box::new((first..7).map(move |n| {
-            let generator = Generator::at(epoch, (n * 3 + epoch) % 7 << 32);
-            let x = Tensor::randn(&[if n == 6 { 5 } else { 8 }, 6], DType::F32, &generator, CPU);
-            let y = x.slice(1, 0..3).argmax(-1);
-            Ok(vec![x, y])
-        })))
-    }
+/// Seven shuffled batches per epoch, the last one short, with random crops of the samples.
+fn loader() -> DataLoader {
+    let generator = Generator::new(11);
+    let x = Tensor::randn(&[53, 1, 3, 2], DType::F32, &generator, CPU);
+    let y = x.reshape(&[53, 6]).slice(1, 0..3).argmax(-1);
+    let dataset = TensorDataset::from_tensors(&[&x, &y]).unwrap();
+    DataLoader::new(dataset)
+        .batch(8)
+        .shuffle(5)
+        .workers(2)
+        .device(CPU)
+        .transform(0, RandomFlip { horizontal: 0.5, vertical: 0.0 })
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -46,7 +48,7 @@ fn fit(folder: Option<&Path>, max_steps: Option<u64>, precision: Precision, accu
     let net = net(&params);
     let schedule = LrSchedule { lr: 3e-2, warmup: 3, ..LrSchedule::default() };
     let adam = AdamW::new(&params).schedule(schedule, 28).clip_norm(1.0).precision(precision).accumulate(accumulate);
-    let validation = Shuffled;
+    let validation = loader();
     let mut fit = Fit::new(&adam, |b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]))
         .epochs(4)
         .validation(&validation)
@@ -57,7 +59,7 @@ fn fit(folder: Option<&Path>, max_steps: Option<u64>, precision: Precision, accu
     if let Some(steps) = max_steps {
         fit = fit.max_steps(steps);
     }
-    let report = fit.run(&Shuffled).unwrap();
+    let report = fit.run(&loader()).unwrap();
     (report, params.tensors().unwrap())
 }
 
@@ -108,11 +110,12 @@ fn training_reports_progress_and_stops_early() {
     let params = Params::new(CPU, 3);
     let net = net(&params);
     let folder = folder("early");
+    let validation = loader();
     let (events, epochs) = (Mutex::new(vec![]), Mutex::new(Vec::<EpochReport>::new()));
     // A learning rate of 0: the loss never improves.
     let report = Fit::new(&Sgd::new(&params).lr(0.0), |b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]))
         .epochs(50)
-        .validation(&Shuffled)
+        .validation(&validation)
         .early_stopping(EarlyStopping { patience: 2, min_delta: 0.01 })
         .checkpoints(&folder)
         .save_every(3)
@@ -125,7 +128,7 @@ fn training_reports_progress_and_stops_early() {
             FitEvent::Saved(path) => events.lock().unwrap().push(format!("saved {}", path.display())),
             FitEvent::Resumed(_) => panic!("nothing to resume"),
         })
-        .run(&Shuffled)
+        .run(&loader())
         .unwrap();
     assert!(report.stopped_early);
     assert_eq!(report.epochs.len(), 3, "one, and two without improvement: {:?}", report.epochs);
@@ -134,5 +137,32 @@ fn training_reports_progress_and_stops_early() {
     assert_eq!(events.iter().filter(|event| !event.starts_with("saved")).count(), 21);
     assert_eq!(events.iter().filter(|event| event.starts_with("saved")).count(), 21 / 3 + 3);
     assert!(report.epochs[0].to_string().starts_with("epoch 1  loss "), "{}", report.epochs[0]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Evaluation of a loader does not move its cursor, and a checkpoint is not resumed with other data.
+#[test]
+fn loaders_keep_their_cursors_and_are_compared() {
+    let params = Params::new(CPU, 3);
+    let net = net(&params);
+    let loader = loader();
+    let first: Vec<Tensor> = loader.epoch().next().unwrap().unwrap();
+    let cursor = loader.cursor();
+    evaluate(&net, &loader, metrics::accuracy).unwrap();
+    assert_eq!(loader.cursor(), cursor);
+    assert_eq!(loader.epoch().count(), 6, "the rest of the epoch");
+    let again: Vec<Tensor> = loader.batches_of(0, 0).unwrap().next().unwrap().unwrap();
+    assert_eq!(first[0].to_vec::<f32>().unwrap(), again[0].to_vec::<f32>().unwrap());
+    assert_eq!(loader.batches_of(0, 7).unwrap().count(), 0);
+
+    let folder = folder("other-data");
+    let sgd = Sgd::new(&params);
+    let fit = |loader: &DataLoader| {
+        let loss = |b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]);
+        Fit::new(&sgd, loss).epochs(2).checkpoints(&folder).run(loader)
+    };
+    fit(&loader).unwrap();
+    let error = fit(&self::loader().batch(4)).unwrap_err().to_string();
+    assert!(error.contains("saved with other batches"), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

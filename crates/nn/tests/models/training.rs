@@ -42,6 +42,16 @@ fn layers() -> Vec<(&'static str, Constructor)> {
         ("conv1d", |p| Box::new(Conv1d::new(p, 4, 6, 3).stride(2).padding(1))),
         ("conv2d", |p| Box::new(Conv2d::new(p, 4, 6, 3).stride(2).padding(1))),
         ("conv2d_grouped", |p| Box::new(Conv2d::grouped(p, 4, 6, [3, 2], 2).dilation(2).bias(false))),
+        ("conv_transpose2d", |p| {
+            Box::new(ConvTranspose2d::grouped(p, 4, 6, [3, 3], 2).stride(2).padding(1).output_padding(1))
+        }),
+        ("adaptive_avg_pool2d", |_| Box::new(AdaptiveAvgPool2d { size: [3, 2] })),
+        ("adaptive_max_pool2d", |_| Box::new(AdaptiveMaxPool2d { size: [3, 2] })),
+        ("global_avg_pool", |_| Box::new(GlobalAvgPool)),
+        ("global_max_pool", |_| Box::new(GlobalMaxPool)),
+        ("group_norm", |p| Box::new(GroupNorm::new(p, 2, 6))),
+        ("upsample_nearest", |_| Box::new(Upsample::nearest(2))),
+        ("upsample_bilinear", |_| Box::new(Upsample::bilinear(3))),
         ("max_pool1d", |_| Box::new(MaxPool1d::new(3).stride(2))),
         ("max_pool2d", |_| Box::new(MaxPool2d::new(2))),
         ("avg_pool1d", |_| Box::new(AvgPool1d::new(3).stride(2))),
@@ -320,7 +330,7 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
         });
         let scalars = TensorSpec::new(DType::F32, &[3], device);
         let explain = || {
-            let handwritten = handwritten.explain(&[&specs[..], &[scalars.clone()]].concat()).unwrap();
+            let handwritten = handwritten.explain(&[&specs[..], std::slice::from_ref(&scalars)].concat()).unwrap();
             (step.explain(&specs).unwrap(), handwritten)
         };
         let (compiled, handwritten) = if device == CPU { explain() } else { with_gpu_plans(explain) };

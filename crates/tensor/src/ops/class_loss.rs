@@ -1,5 +1,6 @@
 //! Losses of classes over the last axis: cross-entropy of logits and negative log-likelihood of
-//! log-probabilities. The short names are means over rows; those that end with `_loss` have options.
+//! log-probabilities. The short names are means over rows; those that end with `_loss` have
+//! options.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Loss functions of predictions and targets of one shape; broadcasting would hide errors. The short
-//! names (`mse`) are means, as a scalar; those that end with `_loss` have a [`Reduction`]. Losses of
-//! classes are in `class_loss.rs`.
+//! Loss functions of predictions and targets of one shape; broadcasting would hide errors. The
+//! short names (`mse`) are means, as a scalar; those that end with `_loss` have a [`Reduction`].
+//! Losses of classes are in `class_loss.rs`.
 
 use crate::{SourceLocation, Tensor};
 
@@ -146,8 +146,8 @@ impl Tensor {
         self.bce_loss(target, Reduction::Mean)
     }
 
-    /// Binary cross-entropy of probabilities with a reduction; logarithms are clamped at -100, as in
-    /// PyTorch.
+    /// Binary cross-entropy of probabilities with a reduction; logarithms are clamped at -100, as
+    /// in PyTorch.
     #[track_caller]
     pub fn bce_loss(&self, target: &Tensor, reduction: Reduction) -> Tensor {
         if let Err(failed) = self.check_same_shape("bce", target, SourceLocation::here()) {

@@ -61,9 +61,9 @@ impl Tensor {
         (self - mean.reshape(&shape)) * scale.reshape(&shape) + bias.reshape(&shape)
     }
 
-    /// Group normalization of `[n, channels, …]`: normalizes the elements of each of `groups` groups
-    /// of channels to mean 0 and variance 1, then multiplies by `weight` and adds `bias`, which have
-    /// one element per channel. With one group per channel it is instance normalization.
+    /// Group normalization of `[n, channels, …]`: normalizes the elements of each of `groups`
+    /// groups of channels to mean 0 and variance 1, then multiplies by `weight` and adds `bias`,
+    /// which have one element per channel. With one group per channel it is instance normalization.
     ///
     /// ```
     /// use bornite::{Device, Tensor};
@@ -100,10 +100,10 @@ impl Tensor {
         let mut y = (centered * (variance + eps).rsqrt()).reshape(&self.0.shape);
         let shape = [&[channels][..], &vec![1; rest.len()]].concat();
         if let Some(weight) = weight {
-            y = y * weight.reshape(&shape);
+            y *= weight.reshape(&shape);
         }
         if let Some(bias) = bias {
-            y = y + bias.reshape(&shape);
+            y += bias.reshape(&shape);
         }
         y.narrow_to(original_dtype)
     }

@@ -22,6 +22,59 @@ impl Tensor {
         self.pool("avg_pool2d", kernel, stride, |windows, axis| windows.mean(axis))
     }
 
+    /// As [`Tensor::max_pool2d`], with `padding` rows above and below and columns left and right
+    /// that are never the maximum. The padding is at most half the kernel.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor};
+    /// # fn main() -> bornite::Result<()> {
+    /// let image = -Tensor::ones(&[1, 1, 3, 3], DType::F32, Device::cpu());
+    /// assert_eq!(image.max_pool2d_padded([3, 3], (2, 2), (1, 1)).to_vec::<f32>()?, [-1.0; 4]);
+    /// assert_eq!(image.avg_pool2d_padded([3, 3], (3, 3), (1, 1)).to_vec::<f32>()?, [-4.0 / 9.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn max_pool2d_padded(&self, kernel: [usize; 2], stride: (usize, usize), padding: (usize, usize)) -> Tensor {
+        match self.padded_for_pool("max_pool2d", kernel, padding, f64::NEG_INFINITY) {
+            Ok(image) => image.max_pool2d(kernel, stride),
+            Err(failed) => failed,
+        }
+    }
+
+    /// As [`Tensor::avg_pool2d`], with `padding` rows above and below and columns left and right of
+    /// zeros, which count in the means. The padding is at most half the kernel.
+    #[track_caller]
+    pub fn avg_pool2d_padded(&self, kernel: [usize; 2], stride: (usize, usize), padding: (usize, usize)) -> Tensor {
+        match self.padded_for_pool("avg_pool2d", kernel, padding, 0.0) {
+            Ok(image) => image.avg_pool2d(kernel, stride),
+            Err(failed) => failed,
+        }
+    }
+
+    /// Pads an image, so that no window is only padding.
+    #[track_caller]
+    fn padded_for_pool(
+        &self,
+        name: &'static str,
+        kernel: [usize; 2],
+        padding: (usize, usize),
+        value: f64,
+    ) -> Result<Tensor, Tensor> {
+        let location = SourceLocation::here();
+        self.check_float(name, location)?;
+        let (down, across) = padding;
+        if self.0.shape.len() != 4 || down > kernel[0] / 2 || across > kernel[1] / 2 {
+            let message = format!(
+                "cannot pad {:?} by {padding:?} for a kernel {kernel:?}; expected an image [n, channels, height, width] and at most \
+                 half the kernel",
+                self.0.shape
+            );
+            return Err(Tensor::failed_at(name, message, location));
+        }
+        Ok(self.pad(&[(0, 0), (0, 0), (down, down), (across, across)], value))
+    }
+
     #[track_caller]
     fn pool(&self, name: &'static str, kernel: [usize; 2], stride: (usize, usize), reduce: ReduceAxis) -> Tensor {
         let options = Conv2dOptions { stride, ..Conv2dOptions::default() };

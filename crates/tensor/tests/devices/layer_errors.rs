@@ -48,6 +48,8 @@ pub fn messages(device: Device) -> Outcome {
             "cannot be applied to an axis of length 5",
         ),
         (transposed(&[4, 3, 2, 2], None, ConvTranspose2dOptions { groups: 0, ..defaults }), "in 0 groups"),
+        (image.max_pool2d_padded([3, 3], (1, 1), (2, 0)), "max_pool2d: cannot pad [1, 4, 5, 5] by (2, 0)"),
+        (image.avg_pool2d_padded([8, 3], (1, 1), (1, 0)), "a kernel of length 8 does not fit an axis of length 7"),
         (image.adaptive_avg_pool2d([0, 1]), "adaptive_avg_pool2d: cannot pool [1, 4, 5, 5] to [0, 1]"),
         (image.adaptive_max_pool2d([usize::MAX, 1]), "adaptive_max_pool2d: cannot pool [1, 4, 5, 5]"),
         (ones(&[2, 3]).global_avg_pool(), "global_avg_pool: expected [n, channels, …]"),

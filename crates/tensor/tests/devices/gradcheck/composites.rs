@@ -128,6 +128,8 @@ pub const COMPOSITES: &[Case] = &[
     }),
     ("max_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].max_pool2d([2, 2], (1, 2)).exp()),
     ("avg_pool2d", &[&[1, 2, 4, 4]], ANY, |x| x[0].avg_pool2d([2, 2], (2, 1)).exp()),
+    ("max_pool2d_padded", &[&[1, 2, 3, 4]], ANY, |x| x[0].max_pool2d_padded([2, 3], (1, 2), (1, 1)).exp()),
+    ("avg_pool2d_padded", &[&[1, 2, 3, 4]], ANY, |x| x[0].avg_pool2d_padded([2, 2], (2, 1), (1, 0)).exp()),
     ("dropout", &[&[8]], ANY, |x| x[0].dropout(0.4, &Generator::new(9), true).exp()),
     ("dropout_from", &[&[8]], ANY, |x| x[0].dropout_from(0.4, &Tensor::from_slice(&[3u64, 1], &[2], device(x))).exp()),
     ("attention", &[&[2, 3, 2], &[2, 4, 2], &[2, 4, 3]], ANY, |x| {
