@@ -239,8 +239,8 @@ pub const SETTINGS: &[Setting] = &[
         name: crate::INPUT_LIMIT_VARIABLE,
         values: "a size of `1 MiB` or more (in powers of 1024)",
         default: "`128 MiB`",
-        meaning: "Maximum size of a page, row or line of an input file (Parquet, JSONL, zstd) after decompression; larger ones \
-                  are an error. The text of a compressed file may in total have 1000 times the bytes of the file, or this \
+        meaning: "Maximum size of a page, row or line of an input file (Parquet, JSONL, zstd) after decompression, of a CSV \
+                  file and of a decoded image; larger ones are an error. The text of a compressed file may in total have 1000 times the bytes of the file, or this \
                   many.",
         code: "`bornite::settings::set_input_limit`",
         check: |value| crate::input::parse_limit(value).map(drop),

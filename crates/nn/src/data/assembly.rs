@@ -59,10 +59,12 @@ impl Assembly {
             indices.push(index as usize);
         }
         let arrays = samples.first().map_or(0, Vec::len);
-        if arrays == 0 || samples.iter().any(|sample| sample.len() != arrays) {
-            let counts: Vec<usize> = samples.iter().map(Vec::len).collect();
+        if let Some(other) = samples.iter().position(|sample| sample.is_empty() || sample.len() != arrays) {
             return Err(Error::data(format!(
-                "samples {indices:?} have {counts:?} arrays; expected the same number, at least 1"
+                "{} has {} arrays, but {} {arrays}; expected the same number in all samples, at least 1",
+                self.dataset.describe(indices[other]),
+                samples[other].len(),
+                self.dataset.describe(indices[0]),
             )));
         }
         (0..arrays)

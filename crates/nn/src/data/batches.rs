@@ -40,8 +40,9 @@ impl Default for BatchOptions {
     }
 }
 
-/// Position in the data, for checkpoints: after [`Batches::seek`], iteration continues as if it had
-/// never stopped. Aliases are the names of earlier releases.
+/// Position in the data, for checkpoints: after [`Batches::seek`] or
+/// [`DataLoader::seek`](super::DataLoader::seek), iteration continues as if it had never stopped.
+/// The sequences of a loader are its samples. Aliases are the names of earlier releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataCursor {
     /// Seed of the order.
@@ -53,7 +54,7 @@ pub struct DataCursor {
     /// Sequences per epoch.
     #[serde(alias = "windows")]
     pub sequences: u64,
-    /// [`TokenDataset::fingerprint`].
+    /// [`TokenDataset::fingerprint`] or [`Dataset::fingerprint`](super::Dataset::fingerprint).
     #[serde(alias = "data")]
     pub fingerprint: u64,
 }
