@@ -105,6 +105,8 @@ enum Binding {
     Group(Group),
     /// A pointer parameter of an inlined function that is null.
     Null,
+    /// A pointer to values of this type before its first assignment, which determines its array.
+    UnsetPointer(Type),
     /// A failed declaration, already reported.
     Poison,
 }
