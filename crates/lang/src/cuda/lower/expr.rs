@@ -105,7 +105,8 @@ impl<'m> Lowering<'m> {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
                     CType::Pointer(_) => 8,
-                    CType::Void | CType::Group(_) => 1,
+                    CType::Void | CType::Group(_) | CType::Collective(_) => 1,
+                    CType::TempStorage(collective) => collective.scalar.bytes() * collective.threads as usize,
                 };
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }

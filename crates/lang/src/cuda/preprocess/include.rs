@@ -20,7 +20,7 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 /// A header that was read.
-pub struct Header {
+pub struct IncludedHeader {
     pub path: PathBuf,
     tokens: Rc<Vec<Token>>,
     /// True if it has `#pragma once`.
@@ -120,7 +120,7 @@ impl Preprocessor<'_> {
                     Err(error) => return self.fail(word, format!("{name}: {error}"), None),
                 };
                 let tokens = Rc::new(self.tokenize_file(&name, &text));
-                self.headers.push(Header { path: path.clone(), tokens, once: false });
+                self.headers.push(IncludedHeader { path: path.clone(), tokens, once: false });
                 self.headers.len() - 1
             }
         };
