@@ -351,11 +351,8 @@ fn unsupported_function_does_not_affect_others() {
     let names: Vec<String> = module.kernels().into_iter().map(|kernel| kernel.name).collect();
     assert_eq!(names, ["one", "k", "two", "six"]);
     assert_eq!(outcome(text, 32), Ok((1..=64).collect()));
-    let errors = [
-        ("one", "'asm' is not supported"),
-        ("two", "a lambda is not supported"),
-        ("six", "'asm' is not supported"),
-    ];
+    let errors =
+        [("one", "'asm' is not supported"), ("two", "a lambda is not supported"), ("six", "'asm' is not supported")];
     for (name, expected) in errors {
         let found = outcome_of(text, name, 32);
         assert!(found.as_ref().is_err_and(|error| error.contains(expected)), "{name}: {found:?}");

@@ -75,9 +75,10 @@ impl PreprocessorArgs {
 
 fn define(text: &str) -> Result<String, String> {
     let name = text.split('=').next().unwrap_or_default();
-    let is_name = name.bytes().enumerate().all(|(n, byte)| {
-        byte == b'_' || byte.is_ascii_alphabetic() || n > 0 && byte.is_ascii_digit()
-    });
+    let is_name = name
+        .bytes()
+        .enumerate()
+        .all(|(n, byte)| byte == b'_' || byte.is_ascii_alphabetic() || n > 0 && byte.is_ascii_digit());
     match is_name && !name.is_empty() && !text.contains('\n') {
         true => Ok(text.into()),
         false => Err("write NAME or NAME=VALUE, such as -DN=64".into()),

@@ -21,8 +21,8 @@ use crate::{Errors, LaunchRequest, LoadError, Lowered};
 use ast::{File, Function, TemplateArg, template_args_text};
 use lex::Interner;
 use lower::{BoundArg, LowerError, Lowering};
-pub use preprocess::PreprocessorOptions;
 use preprocess::MissingHeader;
+pub use preprocess::PreprocessorOptions;
 use types::CType;
 
 /// Maximum size of a source file.
@@ -150,8 +150,7 @@ impl CudaModule {
             let fits = |args: &[TemplateArg]| args.len() <= function.templates.len();
             let instances = self.file.instances.iter().filter(|(found, args)| *found == function.name && fits(args));
             let suffix = self.overload_suffix(function);
-            let named: Vec<String> =
-                instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
+            let named: Vec<String> = instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
             let is_template = function.templates.iter().any(|param| param.default.is_none()) && named.is_empty();
             let names = if named.is_empty() { vec![format!("{name}{suffix}")] } else { named };
             all.extend(names.into_iter().map(|name| info(name, function.span.start, is_template, max_threads)));
@@ -171,7 +170,10 @@ impl CudaModule {
             return String::new();
         }
         let ty = |param: &ast::Declarator| {
-            TemplateArg::Type(ast::TypeName { pointers: param.ty.pointers + param.sizes.len().min(8) as u8, ..param.ty.clone() })
+            TemplateArg::Type(ast::TypeName {
+                pointers: param.ty.pointers + param.sizes.len().min(8) as u8,
+                ..param.ty.clone()
+            })
         };
         let types: Vec<TemplateArg> = function.params.iter().map(ty).collect();
         format!("({})", template_args_text(&types, &self.names, &self.source))
@@ -261,7 +263,12 @@ impl CudaModule {
         });
         let (mut index_type, mut component_views) = (first, vec![]);
         loop {
-            match Lowering::new(self, request, function, index_type).kernel(function, instance, &bound, &component_views) {
+            match Lowering::new(self, request, function, index_type).kernel(
+                function,
+                instance,
+                &bound,
+                &component_views,
+            ) {
                 Ok(lowered) => return Ok(lowered),
                 Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
                 Err(LowerError::NeedsComponentAccess(views)) => component_views = views,

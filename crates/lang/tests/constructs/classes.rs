@@ -184,7 +184,10 @@ fn unsupported_members_are_reported_where_they_are_used() {
         (&text.replace(" k(", " j(").replace("copies", "k"), "a copy constructor or destructor is not supported"),
         (&text.replace(" k(", " j(").replace("calls", "k"), "'goto' is not supported"),
         ("struct S { int a; };\n__global__ void k(int* x) { S s{1}; x[0] = s.f(); }", "no member function 'f'"),
-        ("struct S { int a; __device__ S(int v) : a(v) {} };\n__global__ void k(int* x) { S s(1, 2); }", "no '__device__' constructor"),
+        (
+            "struct S { int a; __device__ S(int v) : a(v) {} };\n__global__ void k(int* x) { S s(1, 2); }",
+            "no '__device__' constructor",
+        ),
         ("struct S { int a; };\n__global__ void k(int* x) { S s{1}; x[0] = s(2); }", "cannot be called"),
         ("__global__ void k(int* x) { const int n = this->n; }", "'this' outside a member function"),
     ]);

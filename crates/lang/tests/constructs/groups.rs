@@ -57,8 +57,17 @@ fn groups() {
         assert_eq!(&found[..expected.len()], *expected, "{text}");
     }
     check_errors(&[
-        ("__global__ void k(int* x) { cooperative_groups::this_grid().sync(); }", "synchronization of the whole grid is not supported"),
-        ("__global__ void k(int* x) { auto g = cooperative_groups::coalesced_threads(); }", "'coalesced_threads' is not supported"),
-        ("__global__ void k(int* x) { auto g = cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }", "a tile of 64 threads is not supported"),
+        (
+            "__global__ void k(int* x) { cooperative_groups::this_grid().sync(); }",
+            "synchronization of the whole grid is not supported",
+        ),
+        (
+            "__global__ void k(int* x) { auto g = cooperative_groups::coalesced_threads(); }",
+            "'coalesced_threads' is not supported",
+        ),
+        (
+            "__global__ void k(int* x) { auto g = cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }",
+            "a tile of 64 threads is not supported",
+        ),
     ]);
 }

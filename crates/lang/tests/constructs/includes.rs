@@ -26,10 +26,16 @@ fn local_headers_are_read() {
     let folder = folder(
         "local",
         &[
-            ("main.cu", "#include <cstdio>\n#include \"util/math.cuh\"\n#include \"util/math.cuh\"\n#include <shared.h>\n\
-                __global__ void k(int* x) { x[0] = twice(SCALE) + from_shared(); }\n"),
-            ("util/math.cuh", "#pragma once\n#include \"scale.h\"\n__device__ int twice(int v) { return 2 * v; }\n\
-                __global__ void inner(int* x) {\n  x[0] = 5;\n}\n"),
+            (
+                "main.cu",
+                "#include <cstdio>\n#include \"util/math.cuh\"\n#include \"util/math.cuh\"\n#include <shared.h>\n\
+                __global__ void k(int* x) { x[0] = twice(SCALE) + from_shared(); }\n",
+            ),
+            (
+                "util/math.cuh",
+                "#pragma once\n#include \"scale.h\"\n__device__ int twice(int v) { return 2 * v; }\n\
+                __global__ void inner(int* x) {\n  x[0] = 5;\n}\n",
+            ),
             ("util/scale.h", "#ifndef SCALE_H\n#define SCALE_H\n#define SCALE 21\n#include \"math.cuh\"\n#endif\n"),
             ("include/shared.h", "// \u{e9}\n__device__ int from_shared() { return EXTRA; }"),
         ],
@@ -39,7 +45,9 @@ fn local_headers_are_read() {
     assert_eq!(run_kernel(&module, "k", 1).unwrap()[0], 142.0);
     assert_eq!(run_kernel(&module, "inner", 1).unwrap()[0], 5.0);
     let kernels = module.kernels();
-    assert!(kernels.iter().any(|kernel| kernel.name == "inner" && kernel.file.ends_with("math.cuh") && kernel.line == 4));
+    assert!(
+        kernels.iter().any(|kernel| kernel.name == "inner" && kernel.file.ends_with("math.cuh") && kernel.line == 4)
+    );
     assert!(kernels.iter().any(|kernel| kernel.name == "k" && kernel.file.ends_with("main.cu") && kernel.line == 5));
     assert_eq!(module.included_files().len(), 3);
     // Latin-1 comments are common in older headers.
@@ -75,8 +83,23 @@ fn missing_headers_are_named_where_they_are_needed() {
 fn endless_includes_end() {
     let cases: &[(&str, &[(&str, &str)], &str)] = &[
         ("self", &[("main.cu", "#include \"main.cu\"\n__global__ void k(int* x) {}")], "includes itself"),
-        ("pair", &[("main.cu", "#include \"a.h\"\n__global__ void k(int* x) {}"), ("a.h", "#include \"b.h\"\n"), ("b.h", "#include \"a.h\"\n")], "includes itself"),
-        ("double", &[("main.cu", "#include \"a.h\"\n__global__ void k(int* x) {}"), ("a.h", "#include \"a.h\"\n#include \"a.h\"\n")], "includes itself"),
+        (
+            "pair",
+            &[
+                ("main.cu", "#include \"a.h\"\n__global__ void k(int* x) {}"),
+                ("a.h", "#include \"b.h\"\n"),
+                ("b.h", "#include \"a.h\"\n"),
+            ],
+            "includes itself",
+        ),
+        (
+            "double",
+            &[
+                ("main.cu", "#include \"a.h\"\n__global__ void k(int* x) {}"),
+                ("a.h", "#include \"a.h\"\n#include \"a.h\"\n"),
+            ],
+            "includes itself",
+        ),
     ];
     for (name, files, expected) in cases {
         let folder = folder(name, files);

@@ -20,16 +20,28 @@ fn launches_instantiate_templates() {
     let cases: &[(&str, &[&str])] = &[
         ("", &["k (not instantiated)"]),
         ("int main() { k<float, 4><<<1, 32>>>(x); }", &["k<float, 4>"]),
-        ("int main() { k<float, 4> <<<grid(2), dim3(1, 2)>>>(x); k<double, 2 * 4><<<1, 1>>>(y); }", &["k<float, 4>", "k<double, (2 * 4)>"]),
+        (
+            "int main() { k<float, 4> <<<grid(2), dim3(1, 2)>>>(x); k<double, 2 * 4><<<1, 1>>>(y); }",
+            &["k<float, 4>", "k<double, (2 * 4)>"],
+        ),
         ("int main() { k<float, 4><<<1, 1>>>(x); k<float,4><<<1, 1>>>(y); }", &["k<float, 4>"]),
         ("#define N 8\nint main() { k<int, N><<<1, 1>>>(x); }", &["k<int, 8>"]),
         ("const int size = 16;\nint main() { k<int, size><<<1, 1>>>(x); }", &["k<int, size>"]),
-        ("int main() { const int block = 64; using real = double; k<real, block / 2><<<1, block>>>(x); }", &["k<double, (64 / 2)>"]),
+        (
+            "int main() { const int block = 64; using real = double; k<real, block / 2><<<1, block>>>(x); }",
+            &["k<double, (64 / 2)>"],
+        ),
         ("int main() { cudaFuncSetAttribute(k<int, 1>, a, b); auto f = &k<int, 2>; }", &["k<int, 1>", "k<int, 2>"]),
         ("template __global__ void k<float, 4>(float*);", &["k<float, 4>"]),
         // Host templates are followed, with explicit and deduced arguments.
-        ("template <class T> void run(T* p) { k<T, 3><<<1, 1>>>(p); }\nint main() { run<float>(a); int* b; run(b); }", &["k<float, 3>", "k<int, 3>"]),
-        ("template <class T> void run() { k<T, sizeof(T)><<<1, 1>>>(p); }\ntemplate <class U> void outer() { run<U*>(); run<U>(); }\nint main() { outer<short>(); }", &["k<short*, sizeof(short*)>", "k<short, sizeof(short)>"]),
+        (
+            "template <class T> void run(T* p) { k<T, 3><<<1, 1>>>(p); }\nint main() { run<float>(a); int* b; run(b); }",
+            &["k<float, 3>", "k<int, 3>"],
+        ),
+        (
+            "template <class T> void run() { k<T, sizeof(T)><<<1, 1>>>(p); }\ntemplate <class U> void outer() { run<U*>(); run<U>(); }\nint main() { outer<short>(); }",
+            &["k<short*, sizeof(short*)>", "k<short, sizeof(short)>"],
+        ),
         ("template <class T> void run() { k<T, 3><<<1, 1>>>(p); }\nint main() {}", &["k (not instantiated)"]),
     ];
     for (host, expected) in cases {

@@ -110,9 +110,10 @@ fn pointers() {
             &[9.0, 9.0],
         ),
     ]);
-    check_errors(&[
-        ("__device__ int f(const int* a) { return a[0]; }\n__global__ void k(int* x) { x[0] = f(nullptr); }", "only arrays and pointers can be indexed"),
-    ]);
+    check_errors(&[(
+        "__device__ int f(const int* a) { return a[0]; }\n__global__ void k(int* x) { x[0] = f(nullptr); }",
+        "only arrays and pointers can be indexed",
+    )]);
 }
 
 #[test]

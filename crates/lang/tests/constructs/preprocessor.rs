@@ -6,19 +6,43 @@ use bornite_lang::cuda::{CudaModule, PreprocessorOptions};
 #[test]
 fn macros() {
     check(&[
-        ("#define CAT(a, b) a##b\n#define X(n) CAT(value_, n)\n__global__ void k(int* x) { int value_1 = 5, value_2f = 6; x[0] = X(1) + CAT(value_, 2f); x[1] = CAT(1, 2) + CAT(0x1, F); }", &[11.0, 43.0]),
-        ("#define MAKE(name, op) __device__ int name##_of(int a, int b) { return a op b; }\nMAKE(sum, +) MAKE(product, *)\n__global__ void k(int* x) { x[0] = sum_of(2, 3) * 10 + product_of(2, 3); }", &[56.0]),
-        ("#define SUM(first, ...) add(first, __VA_ARGS__)\n#define ALL(...) add(__VA_ARGS__)\n__device__ int add(int a, int b) { return 10 * a + b; }\n__global__ void k(int* x) { x[0] = SUM(1, 2); x[1] = ALL(3, 4); }", &[12.0, 34.0]),
-        ("#define F(a, rest...) f(a, ##rest)\n__device__ int f(int a) { return a; } __device__ int f(int a, int b) { return a - b; }\n__global__ void k(int* x) { x[0] = F(7); x[1] = F(7, 2); }", &[7.0, 5.0]),
+        (
+            "#define CAT(a, b) a##b\n#define X(n) CAT(value_, n)\n__global__ void k(int* x) { int value_1 = 5, value_2f = 6; x[0] = X(1) + CAT(value_, 2f); x[1] = CAT(1, 2) + CAT(0x1, F); }",
+            &[11.0, 43.0],
+        ),
+        (
+            "#define MAKE(name, op) __device__ int name##_of(int a, int b) { return a op b; }\nMAKE(sum, +) MAKE(product, *)\n__global__ void k(int* x) { x[0] = sum_of(2, 3) * 10 + product_of(2, 3); }",
+            &[56.0],
+        ),
+        (
+            "#define SUM(first, ...) add(first, __VA_ARGS__)\n#define ALL(...) add(__VA_ARGS__)\n__device__ int add(int a, int b) { return 10 * a + b; }\n__global__ void k(int* x) { x[0] = SUM(1, 2); x[1] = ALL(3, 4); }",
+            &[12.0, 34.0],
+        ),
+        (
+            "#define F(a, rest...) f(a, ##rest)\n__device__ int f(int a) { return a; } __device__ int f(int a, int b) { return a - b; }\n__global__ void k(int* x) { x[0] = F(7); x[1] = F(7, 2); }",
+            &[7.0, 5.0],
+        ),
         // Arguments are expanded, operands of ## are not.
-        ("#define N 3\n#define GLUE(a) v##a\n#define PLAIN(a) (v3 + a)\n__global__ void k(int* x) { int vN = 1, v3 = 2; x[0] = GLUE(N); x[1] = PLAIN(N); }", &[1.0, 5.0]),
+        (
+            "#define N 3\n#define GLUE(a) v##a\n#define PLAIN(a) (v3 + a)\n__global__ void k(int* x) { int vN = 1, v3 = 2; x[0] = GLUE(N); x[1] = PLAIN(N); }",
+            &[1.0, 5.0],
+        ),
         // Braces do not protect commas, parentheses do.
-        ("#define FIRST(a, ...) a\n#define PAIR(a, b) (a * 10 + b)\n__global__ void k(int* x) { x[0] = FIRST((1, 2), 3); x[1] = PAIR((1, 4), 5); }", &[2.0, 45.0]),
-        ("#define COUNT __COUNTER__\n__global__ void k(int* x) { x[0] = COUNT; x[1] = COUNT; x[2] = __LINE__; }", &[0.0, 1.0, 2.0]),
+        (
+            "#define FIRST(a, ...) a\n#define PAIR(a, b) (a * 10 + b)\n__global__ void k(int* x) { x[0] = FIRST((1, 2), 3); x[1] = PAIR((1, 4), 5); }",
+            &[2.0, 45.0],
+        ),
+        (
+            "#define COUNT __COUNTER__\n__global__ void k(int* x) { x[0] = COUNT; x[1] = COUNT; x[2] = __LINE__; }",
+            &[0.0, 1.0, 2.0],
+        ),
         ("#define SELF SELF + 1\n#define A B\n#define B A\n__global__ void k(int* x) { int A = 4; x[0] = A; }", &[4.0]),
     ]);
     check_errors(&[
-        ("#define ONE(a) a\n__global__ void k(int* x) { x[0] = ONE(1, 2); }", "macro 'ONE' takes 1 argument, 2 are given"),
+        (
+            "#define ONE(a) a\n__global__ void k(int* x) { x[0] = ONE(1, 2); }",
+            "macro 'ONE' takes 1 argument, 2 are given",
+        ),
         ("#define HEX(a) 0x##a\n__global__ void k(int* x) { x[0] = HEX(1F); }", "'0x' is not an integer"),
         ("#define BAD(a) a##+\n__global__ void k(int* x) { x[0] = BAD(1); }", "'##' makes '1+'"),
     ]);
@@ -61,7 +85,10 @@ fn conditions() {
         check(&[(&text, &[holds as i32 as f64])]);
     }
     // Text in an inactive group need not be made of tokens.
-    check(&[("#if 0\nit's not \" a token \u{2026}\n#error no\n#bogus\n#endif\n__global__ void k(int* x) { x[0] = 1; }", &[1.0])]);
+    check(&[(
+        "#if 0\nit's not \" a token \u{2026}\n#error no\n#bogus\n#endif\n__global__ void k(int* x) { x[0] = 1; }",
+        &[1.0],
+    )]);
     check_errors(&[
         ("#error stop here\n__global__ void k(int* x) {}", "'#error stop here' reached"),
         ("#if 1\n__global__ void k(int* x) {}", "unterminated '#if'"),

@@ -35,9 +35,9 @@ impl<'m> Lowering<'m> {
                 parts.push(self.initializer(arg, scalar.into())?);
             }
             let whole = Tree::vectorized(&parts, vector);
-            return Ok(CudaOperand::Tree(whole.unwrap_or_else(|| {
-                Tree::of(Node::Algebra(bornite_ir::AlgebraOp::Construct, 0, parts), vector)
-            })));
+            return Ok(CudaOperand::Tree(
+                whole.unwrap_or_else(|| Tree::of(Node::Algebra(bornite_ir::AlgebraOp::Construct, 0, parts), vector)),
+            ));
         }
         if let Some(done) = self.sync_function(name, args, span)? {
             return Ok(done);
@@ -78,8 +78,18 @@ impl<'m> Lowering<'m> {
                     "pass memory to the kernel, copy in a loop",
                 );
             }
-            "is_same" | "is_same_v" | "is_floating_point" | "is_floating_point_v" | "is_integral" | "is_integral_v"
-            | "is_signed" | "is_signed_v" | "is_unsigned" | "is_unsigned_v" | "is_pointer" | "is_pointer_v" => {
+            "is_same"
+            | "is_same_v"
+            | "is_floating_point"
+            | "is_floating_point_v"
+            | "is_integral"
+            | "is_integral_v"
+            | "is_signed"
+            | "is_signed_v"
+            | "is_unsigned"
+            | "is_unsigned_v"
+            | "is_pointer"
+            | "is_pointer_v" => {
                 return self.type_trait(name, templates, span);
             }
             "numeric_limits" => return self.numeric_limit(templates, args, span),
@@ -423,7 +433,8 @@ impl<'m> Lowering<'m> {
             if line.contains('\\') {
                 return self.unsupported(span, "an escape sequence in a 'printf' format", "remove it");
             }
-            let count = if n + 1 == all.len() { types.len() - used } else { placeholders(line).min(types.len() - used) };
+            let count =
+                if n + 1 == all.len() { types.len() - used } else { placeholders(line).min(types.len() - used) };
             match bornite_ir::print_format_from_printf(line, &types[used..used + count]) {
                 Ok(format) if format.len() <= 200 => {
                     self.push_stmt(Stmt::Print { format, args: ids[used..used + count].to_vec() }, span);

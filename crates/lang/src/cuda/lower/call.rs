@@ -83,14 +83,8 @@ impl<'m> Lowering<'m> {
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let operands = self.call_operands(&all, templates, args)?;
-        let target = CallTarget {
-            candidates: all,
-            name: callee,
-            templates,
-            outer: vec![],
-            this: None,
-            is_builtin_too: offered,
-        };
+        let target =
+            CallTarget { candidates: all, name: callee, templates, outer: vec![], this: None, is_builtin_too: offered };
         match self.call_target(target, operands, args.iter().map(Some).collect(), span)? {
             Some(result) => Ok(result),
             None => {
@@ -190,7 +184,9 @@ impl<'m> Lowering<'m> {
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
         let module = self.module;
         let mut done = Ok(());
-        for function in module.file.unsupported_functions.iter().filter(|one| one.name == name && one.method_of.is_none()) {
+        for function in
+            module.file.unsupported_functions.iter().filter(|one| one.name == name && one.method_of.is_none())
+        {
             for error in &function.errors {
                 if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
                     self.errors.push(error.clone());
@@ -411,7 +407,9 @@ impl<'m> Lowering<'m> {
         let text = self.text(function.name);
         let mut name = match text.strip_prefix("operator").filter(|token| OVERLOADABLE.contains(token)) {
             // A name of the IR is an identifier.
-            Some(token) => format!("operator_{}", token.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join("_")),
+            Some(token) => {
+                format!("operator_{}", token.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join("_"))
+            }
             None => names::unmangled(text, self.request.round_trip, taken),
         };
         name += &self.name_suffix(bound);

@@ -201,8 +201,7 @@ impl<'m> Lowering<'m> {
         combine: &Combine,
         (scalar, span): (Scalar, SourceSpan),
     ) -> LowerResult {
-        let counter =
-            self.new_local("n", self.index_type.into(), &[bornite_ir::Value::int(self.index_type, 0)]);
+        let counter = self.new_local("n", self.index_type.into(), &[bornite_ir::Value::int(self.index_type, 0)]);
         let end = self.w.emit(&count);
         self.w.b.open_block();
         self.loops += 1;

@@ -48,9 +48,11 @@ impl<'m> Lowering<'m> {
                 Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
                 _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
             },
-            CType::Collective(_) | CType::TempStorage(_) => {
-                self.unsupported(d.span, "a variable of this type", "declare the storage '__shared__', and call 'T(temp).Sum(x)'")
-            }
+            CType::Collective(_) | CType::TempStorage(_) => self.unsupported(
+                d.span,
+                "a variable of this type",
+                "declare the storage '__shared__', and call 'T(temp).Sum(x)'",
+            ),
             CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {

@@ -24,7 +24,11 @@ impl<'m> Lowering<'m> {
             ("this_grid", []) => Ok(Some(CudaOperand::Group(Group::Grid))),
             ("tiled_partition", [parent]) => {
                 let [TemplateArg::Value(size)] = templates else {
-                    return self.unsupported(span, "'tiled_partition' without a constant size", "write its size: '<32>'");
+                    return self.unsupported(
+                        span,
+                        "'tiled_partition' without a constant size",
+                        "write its size: '<32>'",
+                    );
                 };
                 let size = self.constant_int(size, "the size of a tile")?;
                 let group = self.tile_of(size, span)?;

@@ -213,8 +213,7 @@ impl<'m> Lowering<'m> {
         }
         if values.len() > MAX_CHOICES {
             let what = format!("a non-constant index into a constant array of {} elements", values.len());
-            let hint =
-                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
+            let hint = "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);

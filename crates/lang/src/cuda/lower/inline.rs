@@ -178,7 +178,11 @@ impl<'m> Lowering<'m> {
             CType::Value(ty) => Some(ty),
             CType::Void => None,
             CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
-                return self.unsupported(function.span, "a function that returns a group", "create it where it is used");
+                return self.unsupported(
+                    function.span,
+                    "a function that returns a group",
+                    "create it where it is used",
+                );
             }
             CType::Pointer(_) => {
                 return self.unsupported(function.span, "a function that returns a pointer", "return an offset");
@@ -218,15 +222,15 @@ impl<'m> Lowering<'m> {
                 (Some(value), Some(ty)) => {
                     self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
                 }
-                (Some(value), None) if function.result.base == Base::Auto => self.operand(value).and_then(|operand| {
-                    match operand {
+                (Some(value), None) if function.result.base == Base::Auto => {
+                    self.operand(value).and_then(|operand| match operand {
                         pointer @ CudaOperand::Pointer(_) => Ok(pointer),
                         operand => {
                             let tree = self.value_of(operand, value.span)?;
                             Ok(CudaOperand::Tree(self.materialize(tree)))
                         }
-                    }
-                }),
+                    })
+                }
                 (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
                 (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
                 (None, None) => Ok(CudaOperand::Void),

@@ -104,9 +104,8 @@ impl<'m> Lowering<'m> {
         let all = self.methods(of, name, count);
         let of_const = |n: &usize| functions[*n].method.as_ref().is_some_and(|method| method.is_const);
         let of_other = |n: &usize| !of_const(n);
-        let is_static = |n: &usize| {
-            functions[*n].method.as_ref().is_some_and(|method| method.kind == MethodKind::Static)
-        };
+        let is_static =
+            |n: &usize| functions[*n].method.as_ref().is_some_and(|method| method.kind == MethodKind::Static);
         match is_const {
             true if all.iter().any(of_const) => all.into_iter().filter(|n| of_const(n) || is_static(n)).collect(),
             false if all.iter().any(of_other) => all.into_iter().filter(of_other).collect(),
@@ -237,7 +236,12 @@ impl<'m> Lowering<'m> {
     }
 
     /// `S::name`: a static member or an enumerator.
-    pub(super) fn scoped_name(&mut self, scope: &'m TypeName, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
+    pub(super) fn scoped_name(
+        &mut self,
+        scope: &'m TypeName,
+        name: Symbol,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
         let module = self.module;
         if let Base::Named(of) = scope.base
             && module.file.enumerators.iter().any(|(found, _)| *found == of)
@@ -272,7 +276,12 @@ impl<'m> Lowering<'m> {
     }
 
     /// A static member of a struct, by name.
-    pub(super) fn static_member(&mut self, ty: Type, name: Symbol, span: SourceSpan) -> LowerResult<Option<CudaOperand>> {
+    pub(super) fn static_member(
+        &mut self,
+        ty: Type,
+        name: Symbol,
+        span: SourceSpan,
+    ) -> LowerResult<Option<CudaOperand>> {
         let Some((item, bound)) = self.struct_of(ty) else { return Ok(None) };
         let Some(declared) = item.statics.iter().find(|declared| declared.name == name) else { return Ok(None) };
         let storage = Storage { constant: true, ..Storage::default() };

@@ -63,9 +63,9 @@ use super::types::{CType, Group};
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
+pub(super) use cuda_functions::is_math;
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 use method::ThisObject;
-pub(super) use cuda_functions::is_math;
 pub(super) use scan::pure_functions;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].

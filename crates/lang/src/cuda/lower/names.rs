@@ -44,7 +44,12 @@ impl<'m> Lowering<'m> {
         Ok(Some(binding))
     }
 
-    pub(super) fn declare_global(&mut self, d: &'m Declarator, storage: Storage, span: SourceSpan) -> LowerResult<Binding> {
+    pub(super) fn declare_global(
+        &mut self,
+        d: &'m Declarator,
+        storage: Storage,
+        span: SourceSpan,
+    ) -> LowerResult<Binding> {
         if storage.shared {
             return self.declare_shared(storage, d);
         }
@@ -445,7 +450,14 @@ impl<'m> Lowering<'m> {
             };
             match self.constant_int(size, "the size of an array")? {
                 n @ 1.. => rows.push(n as u64),
-                n => return self.fail(param.span, format!("an array cannot have {n} elements"), "expected 1 or more", ""),
+                n => {
+                    return self.fail(
+                        param.span,
+                        format!("an array cannot have {n} elements"),
+                        "expected 1 or more",
+                        "",
+                    );
+                }
             }
         }
         Ok(rows)

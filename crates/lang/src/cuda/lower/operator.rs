@@ -85,8 +85,7 @@ impl<'m> Lowering<'m> {
         for (n, operand) in operands.into_iter().enumerate() {
             passed.push(self.by_value_unless_reference(&candidates, n, operand, span)?);
         }
-        let target =
-            CallTarget { candidates, name, templates: &[], outer: vec![], this: None, is_builtin_too: false };
+        let target = CallTarget { candidates, name, templates: &[], outer: vec![], this: None, is_builtin_too: false };
         let exprs = exprs.iter().map(|expr| Some(*expr)).collect();
         self.call_target(target, passed, exprs, span)?.map(Ok).ok_or(LowerFailed)
     }

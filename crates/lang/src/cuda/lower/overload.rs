@@ -84,9 +84,7 @@ impl<'m> Lowering<'m> {
 
     /// Signatures of functions, for hints.
     fn listed(&self, all: impl Iterator<Item = usize>, span: SourceSpan) -> String {
-        let text = |param: &Declarator| {
-            self.module.source.text_of(param.ty.span).to_owned()
-        };
+        let text = |param: &Declarator| self.module.source.text_of(param.ty.span).to_owned();
         let one = |n: usize| {
             let function = &self.module.file.functions[n];
             let params: Vec<String> = function.params.iter().map(text).collect();
@@ -108,8 +106,14 @@ impl<'m> Lowering<'m> {
         let function = &self.module.file.functions[n];
         let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
         let bound = self.attempt(|lower| lower.template_arguments(function, outer, explicit_args, operands, span))?;
-        let deducible =
-            || function.templates.iter().zip(&bound).skip(outer.len() + explicit_args.len()).filter(|(param, _)| param.is_type());
+        let deducible = || {
+            function
+                .templates
+                .iter()
+                .zip(&bound)
+                .skip(outer.len() + explicit_args.len())
+                .filter(|(param, _)| param.is_type())
+        };
         for (param, operand) in function.params.iter().zip(operands) {
             let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
             if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {

@@ -222,8 +222,7 @@ impl Parser<'_> {
                 "." | "->" => {
                     self.advance();
                     self.take("template");
-                    let (member, _) =
-                        if self.is("operator") { self.operator_name()? } else { self.name("a member")? };
+                    let (member, _) = if self.is("operator") { self.operator_name()? } else { self.name("a member")? };
                     if let Some((templates, args)) = self.call_after_name(member)? {
                         let span = start.to(self.last_span());
                         let deepest = args.iter().map(|arg| arg.depth).max().unwrap_or(0).max(below);
@@ -422,10 +421,8 @@ impl Parser<'_> {
             }
         }
         // Functions and function objects of cooperative groups.
-        let is_group_template = matches!(
-            text,
-            "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor"
-        ) && self.at > start_at + 1
+        let is_group_template = matches!(text, "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor")
+            && self.at > start_at + 1
             || text == "tiled_partition";
         let mut templates = vec![];
         if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {

@@ -210,4 +210,3 @@ impl Parser<'_> {
         matches!(self.kind(), TokenKind::Reserved("," | ")"))
     }
 }
-

@@ -101,7 +101,8 @@ impl Parser<'_> {
         let name = self.declared_name(item.start, item.end)?;
         self.enter_item(item.start + 1);
         let params = self.template_params().ok()?;
-        while self.at < item.end && !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(found), TokenKind::Reserved("(")) if found == name)
+        while self.at < item.end
+            && !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(found), TokenKind::Reserved("(")) if found == name)
         {
             self.advance();
         }

@@ -94,7 +94,8 @@ impl Parser<'_> {
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
     fn open_scope(&mut self) -> bool {
         let mut length = self.is("inline") as usize;
-        if self.is("extern") && matches!(self.ahead(1), TokenKind::Str(_)) && self.ahead(2) == TokenKind::Reserved("{") {
+        if self.is("extern") && matches!(self.ahead(1), TokenKind::Str(_)) && self.ahead(2) == TokenKind::Reserved("{")
+        {
             length = 2;
         } else if self.ahead(length) == TokenKind::Reserved("namespace") {
             let mut names = vec![];
@@ -256,7 +257,9 @@ impl Parser<'_> {
     /// Returns true for device code.
     fn is_device_item(&self, start: usize, end: usize) -> bool {
         let words = ["__global__", "__device__", "__constant__", "__shared__", "__managed__"];
-        self.head_of(start, end).iter().any(|token| matches!(token.kind, TokenKind::Reserved(word) if words.contains(&word)))
+        self.head_of(start, end)
+            .iter()
+            .any(|token| matches!(token.kind, TokenKind::Reserved(word) if words.contains(&word)))
     }
 
     /// Returns true for items to skip: host code, and helper functions of the CUDA printer.

@@ -57,15 +57,16 @@ impl Parser<'_> {
     fn is_member_function(&self, end: usize) -> bool {
         let head = self.head_of(self.at, end);
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
-        let is_pointer = head.windows(2).any(|two| {
-            two[0].kind == TokenKind::Reserved("(") && two[1].kind == TokenKind::Reserved("*")
-        });
+        let is_pointer = head
+            .windows(2)
+            .any(|two| two[0].kind == TokenKind::Reserved("(") && two[1].kind == TokenKind::Reserved("*"));
         has("operator") || has("friend") || has("(") && !is_pointer && !has("using") && !has("typedef")
     }
 
     fn field(&mut self, members: &mut Members) -> ParseResult<()> {
         let start = self.span();
-        if let TokenKind::Reserved(word @ ("typedef" | "using" | "enum" | "union" | "class" | "template")) = self.kind() {
+        if let TokenKind::Reserved(word @ ("typedef" | "using" | "enum" | "union" | "class" | "template")) = self.kind()
+        {
             return self.unsupported(start, &format!("'{word}' in a struct"), "declare it outside the struct");
         }
         if self.is("struct") && self.defines_struct() {
@@ -105,8 +106,7 @@ impl Parser<'_> {
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
         let of_device = has("__device__") || has("constexpr");
         let is_defaulted = {
-            let tail: Vec<TokenKind> =
-                self.tokens[start..end].iter().rev().take(3).map(|token| token.kind).collect();
+            let tail: Vec<TokenKind> = self.tokens[start..end].iter().rev().take(3).map(|token| token.kind).collect();
             matches!(tail[..], [TokenKind::Reserved(";"), TokenKind::Reserved("default" | "delete"), _])
         };
         let (of, params) = self.current_struct.clone().unwrap_or((self.unnamed, vec![]));
@@ -118,10 +118,12 @@ impl Parser<'_> {
         let is_constructor = name == Some(of) && !is_destructor && !has("operator");
         members.has_constructor |= is_constructor && !is_defaulted;
         let copies = is_destructor || is_constructor && takes_own_type(&head, of);
-        let is_empty = self.tokens[start..end].iter().rev().map(|token| token.kind).take(2).eq([
-            TokenKind::Reserved("}"),
-            TokenKind::Reserved("{"),
-        ]);
+        let is_empty = self.tokens[start..end]
+            .iter()
+            .rev()
+            .map(|token| token.kind)
+            .take(2)
+            .eq([TokenKind::Reserved("}"), TokenKind::Reserved("{")]);
         let is_trivial = is_defaulted || is_destructor && is_empty || self.copies_members(start, end, members);
         if (copies && !is_trivial || has("virtual")) && members.copy_control.is_none() {
             let what = if has("virtual") { "a virtual function" } else { "a copy constructor or destructor" };
@@ -143,7 +145,13 @@ impl Parser<'_> {
         let errors: Vec<Diagnostic> = self.errors.drain(errors..).collect();
         if !errors.is_empty() {
             let (span, method_of) = (self.tokens[start].span, Some(of).filter(|_| !has("friend")));
-            self.file.unsupported_functions.push(UnsupportedFunction { name, method_of, is_kernel: false, span, errors });
+            self.file.unsupported_functions.push(UnsupportedFunction {
+                name,
+                method_of,
+                is_kernel: false,
+                span,
+                errors,
+            });
         }
         self.at = end;
         Ok(())
@@ -173,7 +181,12 @@ impl Parser<'_> {
     }
 
     /// Parses a member function with its specifiers; `None` for a declaration.
-    fn method(&mut self, of: Symbol, mut templates: Vec<TemplateParam>, kind: MethodKind) -> ParseResult<Option<Function>> {
+    fn method(
+        &mut self,
+        of: Symbol,
+        mut templates: Vec<TemplateParam>,
+        kind: MethodKind,
+    ) -> ParseResult<Option<Function>> {
         if self.take("template") {
             templates.extend(self.template_params()?);
         }
@@ -213,7 +226,11 @@ impl Parser<'_> {
     }
 
     /// Parses a function from its parameters on.
-    pub(super) fn method_rest(&mut self, signature: Signature, method: Option<Method>) -> ParseResult<Option<Function>> {
+    pub(super) fn method_rest(
+        &mut self,
+        signature: Signature,
+        method: Option<Method>,
+    ) -> ParseResult<Option<Function>> {
         let Signature { name, span, templates, storage, result } = signature;
         let params = self.params()?;
         let mut is_const = false;
@@ -277,21 +294,13 @@ impl Parser<'_> {
         let (_, params) = self.current_struct.as_ref().filter(|(of, params)| *of == name && !params.is_empty())?;
         let span = self.span();
         let arg = |param: &TemplateParam| {
-            let ty = |base| TypeName {
-                base,
-                pointers: 0,
-                constant: false,
-                is_const_pointer: false,
-                reference: false,
-                span,
-            };
+            let ty =
+                |base| TypeName { base, pointers: 0, constant: false, is_const_pointer: false, reference: false, span };
             match param.is_type() {
                 true => TemplateArg::Type(ty(Base::Named(param.name))),
-                false => TemplateArg::Value(Expr {
-                    kind: crate::cuda::ast::ExprKind::Name(param.name),
-                    span,
-                    depth: 1,
-                }),
+                false => {
+                    TemplateArg::Value(Expr { kind: crate::cuda::ast::ExprKind::Name(param.name), span, depth: 1 })
+                }
             }
         };
         Some(Base::Template(name, params.iter().map(arg).collect()))

@@ -141,7 +141,9 @@ impl Parser<'_> {
             return self.fail(span, what, "not declared", &hint);
         }
         let text = self.names.text(symbol);
-        if (text == "thread_block_tile" || is_collective(text) && !self.struct_templates.contains(&symbol)) && self.is("<") {
+        if (text == "thread_block_tile" || is_collective(text) && !self.struct_templates.contains(&symbol))
+            && self.is("<")
+        {
             return Ok(Base::Template(symbol, self.template_args()?));
         }
         if !self.struct_templates.contains(&symbol) {

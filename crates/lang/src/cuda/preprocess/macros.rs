@@ -174,11 +174,8 @@ impl Preprocessor<'_> {
             return Ok(owned(&args));
         }
         let name = self.names.text(symbol);
-        let what = format!(
-            "macro '{name}' takes {}, {} given",
-            counted(params.len(), "argument"),
-            given_count(args.len())
-        );
+        let what =
+            format!("macro '{name}' takes {}, {} given", counted(params.len(), "argument"), given_count(args.len()));
         Err(self.invalid(token, what, None))
     }
 

@@ -15,8 +15,8 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::lex::{self, Interner, LexError, Symbol, Token, TokenKind, invalid};
 use crate::diagnostic::Source;
-pub use include::{MissingHeader, undeclared_hint};
 use include::IncludedHeader;
+pub use include::{MissingHeader, undeclared_hint};
 use macros::Macro;
 
 /// Maximum tokens of a file after macro expansion, which bounds memory.
