@@ -1,4 +1,4 @@
-//! `bornite kernel check`: checks the kernels of files and folders and prints one result per kernel.
+//! `bornite kernel check`: checks kernels of files and folders, and prints one result per kernel.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,10 +19,10 @@ pub struct CheckedKernel {
     /// File that defines it, if the checked file includes that.
     pub defined_in: Option<String>,
     pub line: usize,
-    pub outcome: CheckOutcome,
+    pub outcome: CheckVerdict,
 }
 
-pub enum CheckOutcome {
+pub enum CheckVerdict {
     NoErrors,
     Errors(Errors),
     /// A template that the file does not instantiate, with an example of an instance.
@@ -35,7 +35,7 @@ impl CheckedKernel {
     /// The errors of a file without usable kernels.
     pub fn of_file(errors: Errors) -> CheckedKernel {
         let line = errors.diagnostics.first().map_or(1, |found| found.line as usize);
-        let outcome = CheckOutcome::Errors(errors);
+        let outcome = CheckVerdict::Errors(errors);
         CheckedKernel { kernel: None, instance: None, defined_in: None, line, outcome }
     }
 }
@@ -168,7 +168,7 @@ fn report_kernels(file: &Path, checked: &[CheckedKernel], json: bool, counts: &m
     let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
     for one in checked {
         counts.kernels += 1;
-        counts.failed += matches!(one.outcome, CheckOutcome::Errors(_)) as usize;
+        counts.failed += matches!(one.outcome, CheckVerdict::Errors(_)) as usize;
         let text = match json {
             true => json_line(file, one).to_string(),
             // Several instances of one kernel are told apart by their names.
@@ -183,14 +183,14 @@ fn text_of(file: &Path, checked: &CheckedKernel, several: bool) -> String {
     let name = checked.instance.as_ref().or(checked.kernel.as_ref()).cloned().unwrap_or_default();
     let file = checked.defined_in.clone().unwrap_or_else(|| file.display().to_string());
     match &checked.outcome {
-        CheckOutcome::NoErrors => format!("{file}: kernel '{name}': no errors found"),
-        CheckOutcome::Errors(errors) if several => format!("{file}: kernel '{name}' has errors:\n{errors}"),
-        CheckOutcome::Errors(errors) => errors.to_string(),
-        CheckOutcome::NotInstantiated(example) => format!(
+        CheckVerdict::NoErrors => format!("{file}: kernel '{name}': no errors found"),
+        CheckVerdict::Errors(errors) if several => format!("{file}: kernel '{name}' has errors:\n{errors}"),
+        CheckVerdict::Errors(errors) => errors.to_string(),
+        CheckVerdict::NotInstantiated(example) => format!(
             "{file}: kernel '{name}' was not checked: no launch or explicit instance in this file specifies its \
              template arguments; to check one, add 'template __global__ void {example}(…);'"
         ),
-        CheckOutcome::NoMatchingTypes(tried) => format!(
+        CheckVerdict::NoMatchingTypes(tried) => format!(
             "{file}: kernel '{name}' was not checked: its parameter types are generic, and none of those tried fits \
              ({tried}); specify them with 'bornite kernel emit --kernel {name}<parameter:type>'"
         ),
@@ -206,16 +206,16 @@ fn json_line(file: &Path, checked: &CheckedKernel) -> serde_json::Value {
         line["instance"] = instance.as_str().into();
     }
     line["ok"] = match &checked.outcome {
-        CheckOutcome::NoErrors => true.into(),
-        CheckOutcome::Errors(_) => false.into(),
+        CheckVerdict::NoErrors => true.into(),
+        CheckVerdict::Errors(_) => false.into(),
         // Neither right nor wrong.
-        CheckOutcome::NotInstantiated(_) | CheckOutcome::NoMatchingTypes(_) => serde_json::Value::Null,
+        CheckVerdict::NotInstantiated(_) | CheckVerdict::NoMatchingTypes(_) => serde_json::Value::Null,
     };
     match &checked.outcome {
-        CheckOutcome::NoErrors => {}
-        CheckOutcome::NotInstantiated(_) => line["reason"] = "not instantiated".into(),
-        CheckOutcome::NoMatchingTypes(tried) => line["tried"] = tried.as_str().into(),
-        CheckOutcome::Errors(errors) => {
+        CheckVerdict::NoErrors => {}
+        CheckVerdict::NotInstantiated(_) => line["reason"] = "not instantiated".into(),
+        CheckVerdict::NoMatchingTypes(tried) => line["tried"] = tried.as_str().into(),
+        CheckVerdict::Errors(errors) => {
             let all = errors.diagnostics.iter().map(|e| {
                 json!({"file": e.file, "line": e.line, "column": e.column, "message": e.message, "expected": e.label,
                     "hint": e.hint})

@@ -8,7 +8,7 @@ use bornite_lang::{LaunchRequest, LoadError, Lowered, ParamRef};
 use clap::Args;
 
 use super::argument::{ArgSpec, ArgValue, parse_arg};
-use super::check::{CheckOutcome, CheckedKernel};
+use super::check::{CheckVerdict, CheckedKernel};
 use super::run::{cells, zeros};
 use super::source::{Job, Shape};
 use crate::Failure;
@@ -365,8 +365,8 @@ pub fn check(
             LaunchRequest::new([1; 3], [kernel.max_threads.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
         let outcome = match (kernel.is_template, module.errors()) {
-            (true, None) => CheckOutcome::NotInstantiated(module.example_instance(&kernel.name)),
-            _ => module.kernel(&kernel.name, &request).map_or_else(CheckOutcome::Errors, |_| CheckOutcome::NoErrors),
+            (true, None) => CheckVerdict::NotInstantiated(module.example_instance(&kernel.name)),
+            _ => module.kernel(&kernel.name, &request).map_or_else(CheckVerdict::Errors, |_| CheckVerdict::NoErrors),
         };
         let defined_in = Some(kernel.file).filter(|defined_in| defined_in != module.file());
         CheckedKernel { kernel: Some(kernel.name), instance: None, defined_in, line: kernel.line as usize, outcome }

@@ -6,7 +6,7 @@ use bornite::ir::Kernel;
 use bornite_lang::python::{self, PythonModule};
 use bornite_lang::{LaunchRequest, LoadError};
 
-use super::check::{CheckOutcome, CheckedKernel};
+use super::check::{CheckVerdict, CheckedKernel};
 use super::cuda::{LaunchOptions, SourceLines, read};
 use super::source::Job;
 use crate::Failure;
@@ -90,9 +90,9 @@ pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
     };
     let converted = |checked: python::KernelCheck| {
         let outcome = match checked.outcome {
-            python::CheckOutcome::Valid => CheckOutcome::NoErrors,
-            python::CheckOutcome::Invalid(errors) => CheckOutcome::Errors(errors),
-            python::CheckOutcome::Undetermined(tried) => CheckOutcome::NoMatchingTypes(tried),
+            python::CheckOutcome::Valid => CheckVerdict::NoErrors,
+            python::CheckOutcome::Invalid(errors) => CheckVerdict::Errors(errors),
+            python::CheckOutcome::Undetermined(tried) => CheckVerdict::NoMatchingTypes(tried),
         };
         let instance = (checked.name != checked.kernel).then_some(checked.name);
         let (kernel, line) = (Some(checked.kernel), checked.line as usize);

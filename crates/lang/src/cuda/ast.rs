@@ -31,6 +31,8 @@ pub enum Base {
     Named(Symbol),
     /// A struct template with its arguments.
     Template(Symbol, Vec<TemplateArg>),
+    /// `T::TempStorage` of a collective.
+    TempStorage(Box<Base>),
 }
 
 /// Operators that can be overloaded; the function is named `operator+`.
@@ -124,6 +126,7 @@ impl TypeName {
             Base::Scalar(Scalar::I8) => "char".to_owned(),
             Base::Scalar(scalar) => super::types::scalar_name(*scalar).to_owned(),
             Base::Named(name) => names.text(*name).to_owned(),
+            Base::TempStorage(_) => "TempStorage".to_owned(),
             Base::Template(name, args) => {
                 format!("{}<{}>", names.text(*name), template_args_text(args, names, source))
             }

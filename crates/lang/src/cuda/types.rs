@@ -10,6 +10,31 @@ pub enum CType {
     /// A pointer to values of this type.
     Pointer(Type),
     Group(Group),
+    /// A collective of CUB.
+    Collective(Collective),
+    /// Shared storage of a collective.
+    TempStorage(Collective),
+}
+
+/// A collective of CUB over values of one type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Collective {
+    pub kind: CollectiveKind,
+    pub scalar: Scalar,
+    /// Number of threads that take part.
+    pub threads: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CollectiveKind {
+    BlockReduce,
+    BlockScan,
+    WarpReduce,
+}
+
+/// Returns true for the collectives of CUB that are supported.
+pub fn is_collective(name: &str) -> bool {
+    matches!(name, "BlockReduce" | "BlockScan" | "WarpReduce")
 }
 
 /// A cooperative group.

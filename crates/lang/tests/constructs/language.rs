@@ -140,3 +140,17 @@ fn initializers_and_overloads() {
     assert_eq!(names, ["k(int*)", "k(float*, int)"]);
     assert_eq!(super::run_kernel(&module, "k(int*)", 1).unwrap()[0], 1.0);
 }
+
+#[test]
+fn pointers_without_an_initializer() {
+    check(&[(
+        "__global__ void k(int* x) {
+            int *p, *q;
+            if (x[1] == 1) p = x + 4; else p = x;
+            for (q = x; q < x + 3; ++q) *q += 10;
+            x[0] = *p; x[5] = p[2];
+        }",
+        &[4.0, 11.0, 12.0, 3.0, 4.0, 6.0],
+    )]);
+    check_errors(&[("__global__ void k(int* x) { int* p; x[0] = *p; p = x; }", "this pointer has no value yet")]);
+}

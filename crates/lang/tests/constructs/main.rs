@@ -1,6 +1,7 @@
 //! Constructs of C++ and CUDA with known results: each program runs in the interpreter.
 
 mod classes;
+mod collectives;
 mod groups;
 mod includes;
 mod instances;

@@ -271,8 +271,8 @@ impl Gpt {
         }
     }
 
-    /// The loss of a valid batch. Its operations have the locations of the model, by which plans and
-    /// profiles distinguish layers.
+    /// The loss of a valid batch. Its operations have the locations of the model, by which plans
+    /// and profiles distinguish layers.
     fn mean_cross_entropy(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
         let logits = self.padded_logits(&self.hidden_states(tokens));
         let Ok(&[batch, count, columns]) = logits.shape() else { return logits };
@@ -339,8 +339,8 @@ impl Gpt {
     }
 }
 
-/// Returns an error tensor at the caller's location if a batch is not `[batch, tokens]` of integers,
-/// with a target for each token.
+/// Returns an error tensor at the caller's location if a batch is not `[batch, tokens]` of
+/// integers, with a target for each token.
 #[track_caller]
 fn check_batch(tokens: &Tensor, targets: &Tensor) -> Option<Tensor> {
     // Not by a closure, which would be the caller.

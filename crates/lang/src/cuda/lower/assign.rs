@@ -58,6 +58,11 @@ impl<'m> Lowering<'m> {
         {
             return self.assign_pointer(op, pointer, local, target, value, span);
         }
+        if let (ExprKind::Name(name), None) = (&target.kind, op)
+            && let Some(Binding::UnsetPointer(to)) = self.lookup(*name)
+        {
+            return self.set_pointer(*name, to, value, span);
+        }
         let token = op.map_or(String::new(), |op| op.token().to_owned()) + "=";
         if self.overloads(&token)
             && !matches!(value.kind, ExprKind::Braces(_))

@@ -17,8 +17,20 @@ impl<'m> Lowering<'m> {
         args: &'m [Expr],
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
-        let CType::Value(to) = self.c_type(ty)? else {
-            return self.unsupported(span, "constructing a pointer like this", "");
+        let to = match self.c_type(ty)? {
+            CType::Value(to) => to,
+            CType::Collective(collective) => {
+                let storage = match args {
+                    [storage] => match self.operand(storage)? {
+                        CudaOperand::Pointer(pointer) => Some(pointer),
+                        CudaOperand::Lvalue(_) => None,
+                        _ => return self.unsupported(span, "this storage of a collective", ""),
+                    },
+                    _ => None,
+                };
+                return Ok(CudaOperand::Collective(collective, storage));
+            }
+            _ => return self.unsupported(span, "constructing a pointer like this", ""),
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
             return Ok(CudaOperand::Tree(self.initializer(list, to)?));

@@ -8,7 +8,8 @@ use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 
@@ -47,9 +48,17 @@ impl<'m> Lowering<'m> {
                 Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
                 _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
             },
+            CType::Collective(_) | CType::TempStorage(_) => self.unsupported(
+                d.span,
+                "a variable of this type",
+                "declare the storage '__shared__', and call 'T(temp).Sum(x)'",
+            ),
             CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
+                    if self.assigned.contains(&d.name) && !d.ty.is_const_pointer {
+                        return Ok(Binding::UnsetPointer(to));
+                    }
                     return self.unsupported(d.span, "an uninitialized pointer", "initialize it where it is declared");
                 };
                 let operand = self.operand(init)?;
@@ -142,6 +151,31 @@ impl<'m> Lowering<'m> {
             }
             _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
         }
+    }
+
+    /// The first assignment of a pointer that was declared without an initializer.
+    pub(super) fn set_pointer(
+        &mut self,
+        name: Symbol,
+        to: Type,
+        value: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        let pointer = match self.operand(value)? {
+            CudaOperand::Pointer(pointer) if pointer.dims.is_none() && pointer.pointee_type() == to => pointer,
+            _ => {
+                let what = format!("this first value of pointer '{}'", self.text(name));
+                return self.unsupported(span, what, "initialize it with an element of an array");
+            }
+        };
+        let constant = pointer.constant;
+        let moving = self.bind_moving_pointer(self.text(name), pointer.declared(constant));
+        let declared = self.scope.iter().rposition(|(found, _)| *found == name);
+        match declared.filter(|at| *at >= self.base) {
+            Some(at) => self.scope[at].1 = moving,
+            None => return Err(super::LowerFailed),
+        }
+        self.name(name, span)
     }
 
     fn declare_reference(&mut self, d: &'m Declarator) -> LowerResult<Binding> {

@@ -105,7 +105,8 @@ impl<'m> Lowering<'m> {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
                     CType::Pointer(_) => 8,
-                    CType::Void | CType::Group(_) => 1,
+                    CType::Void | CType::Group(_) | CType::Collective(_) => 1,
+                    CType::TempStorage(collective) => collective.scalar.bytes() * collective.threads as usize,
                 };
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
@@ -154,6 +155,13 @@ impl<'m> Lowering<'m> {
             Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
             Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
             Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
+            Binding::UnsetPointer(_) => {
+                return self.fail(span, "this pointer has no value yet", "not initialized", "assign it before");
+            }
+            // Its first assignment was part of an expression that was evaluated for its type only.
+            Binding::MovingPointer(_, local) if local.0 >= self.locals => {
+                return self.unsupported(span, "a pointer that is assigned within this expression", "");
+            }
             Binding::MovingPointer(pointer, local) => {
                 let at = self.w.b.read(local);
                 CudaOperand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })

@@ -168,7 +168,10 @@ impl<'m> Lowering<'m> {
             | CudaOperand::Tree(_)
             | CudaOperand::Void
             | CudaOperand::Null
-            | CudaOperand::Group(_) => self.fail(span, "only arrays and pointers can be indexed", "not an array", ""),
+            | CudaOperand::Group(_)
+            | CudaOperand::Collective(..) => {
+                self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
+            }
         }
     }
 

@@ -97,6 +97,11 @@ impl<'m> Lowering<'m> {
         }
         match (ty, operand) {
             (CType::Group(group), CudaOperand::Group(found)) if group == found => Ok(Binding::Group(group)),
+            (CType::TempStorage(collective), CudaOperand::Pointer(pointer))
+                if pointer.pointee_type() == collective.scalar.into() =>
+            {
+                Ok(Binding::Pointer(pointer))
+            }
             (CType::Group(_), _) => self.fail(span, format!("parameter '{text}' is another group"), "", ""),
             (CType::Value(ty), CudaOperand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
                 let constant = lvalue.constant || param.ty.constant;
@@ -172,7 +177,7 @@ impl<'m> Lowering<'m> {
             _ if is_constructor => None,
             CType::Value(ty) => Some(ty),
             CType::Void => None,
-            CType::Group(_) => {
+            CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
                 return self.unsupported(
                     function.span,
                     "a function that returns a group",

@@ -8,7 +8,7 @@ use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, St
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::Group;
+use crate::cuda::types::{Collective, Group};
 use crate::lower::{Node, Tree};
 
 /// A pointer into memory: a view, indices of its leading dimensions, and an offset in the last one.
@@ -154,6 +154,8 @@ pub enum CudaOperand {
     Null,
     /// A cooperative group.
     Group(Group),
+    /// A collective with its shared storage.
+    Collective(Collective, Option<Pointer>),
     /// A local array with the indices applied so far.
     LocalArray(LocalArray, Vec<Tree>),
     /// A constant array with the indices applied so far.
@@ -167,7 +169,9 @@ impl<'m> Lowering<'m> {
             CudaOperand::Tree(tree) => Ok(tree),
             CudaOperand::Lvalue(lvalue) => self.read(&lvalue, span),
             CudaOperand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
-            CudaOperand::Group(_) => self.fail(span, "expected a number, found a group", "a cooperative group", ""),
+            CudaOperand::Group(_) | CudaOperand::Collective(..) => {
+                self.fail(span, "expected a number, found a group", "a group or collective", "")
+            }
             CudaOperand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
             CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")

@@ -63,6 +63,9 @@ impl<'m> Lowering<'m> {
             CudaOperand::Lvalue(lvalue) => lvalue,
             CudaOperand::Tree(tree) => Lvalue::of_value(self.materialize(tree)),
             CudaOperand::Group(group) => return self.group_method(group, self.text(name), args, span),
+            CudaOperand::Collective(collective, storage) => {
+                return self.collective_method(collective, storage, self.text(name), args, span);
+            }
             _ => return self.unsupported(span, "a member function of this expression", ""),
         };
         self.call_method(object, name, templates, args, span)
@@ -158,6 +161,30 @@ impl<'m> Lowering<'m> {
                 self.fail(span, what, "not a function", "")
             }
         }
+    }
+
+    /// Calls an object's `operator()` with values.
+    pub(super) fn invoke_with(
+        &mut self,
+        object: Lvalue,
+        operands: Vec<CudaOperand>,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        let found = self.struct_of(object.ty).zip(self.module.names.find("operator()"));
+        let Some(((item, outer), name)) = found else {
+            let what = format!("'{}' cannot be called", self.type_name(object.ty));
+            return self.fail(span, what, "not a function object", "");
+        };
+        self.report_unsupported_method(item.name, name)?;
+        let candidates = self.methods_for(item.name, name, operands.len(), object.constant);
+        if candidates.is_empty() {
+            let what = format!("'{}' has no 'operator()' for these arguments", self.text(item.name));
+            return self.fail(span, what, "no such member function", "it must be '__device__'");
+        }
+        let exprs = vec![None; operands.len()];
+        let this = Some(ThisObject { ty: object.ty, object: Some(object) });
+        let target = CallTarget { candidates, name, templates: &[], outer, this, is_builtin_too: false };
+        self.call_target(target, operands, exprs, span)?.ok_or(LowerFailed)
     }
 
     #[allow(clippy::too_many_arguments)]

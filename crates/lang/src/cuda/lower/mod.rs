@@ -8,7 +8,7 @@
 //! | names | [`Binding`], `names.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
-//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `atomic.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
@@ -22,6 +22,7 @@ mod atomic;
 mod builtin;
 mod call;
 mod cas_loop;
+mod collective;
 mod component;
 mod conditional;
 mod construct;
@@ -105,6 +106,8 @@ enum Binding {
     Group(Group),
     /// A pointer parameter of an inlined function that is null.
     Null,
+    /// A pointer to values of this type before its first assignment, which determines its array.
+    UnsetPointer(Type),
     /// A failed declaration, already reported.
     Poison,
 }

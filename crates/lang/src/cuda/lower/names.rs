@@ -136,6 +136,17 @@ impl<'m> Lowering<'m> {
             Base::Scalar(scalar) => CType::Value((*scalar).into()),
             Base::Named(symbol) => self.named_type(*symbol, name.span)?,
             Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
+            Base::TempStorage(of) => {
+                let of = match &**of {
+                    Base::Named(symbol) => self.named_type(*symbol, name.span)?,
+                    Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
+                    _ => CType::Void,
+                };
+                match of {
+                    CType::Collective(collective) => CType::TempStorage(collective),
+                    _ => return self.unsupported(name.span, "'TempStorage' of this type", ""),
+                }
+            }
         };
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
@@ -388,9 +399,9 @@ impl<'m> Lowering<'m> {
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
                     Binding::Value(crate::lower::Tree::emitted(value, ty))
                 }
-                CType::Group(_) => {
+                CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
                     failed = true;
-                    let _: LowerResult = self.unsupported(param.span, "a group as a kernel parameter", "");
+                    let _: LowerResult = self.unsupported(param.span, "this type of a kernel parameter", "");
                     continue;
                 }
                 CType::Void => {

@@ -174,7 +174,7 @@ pub(super) fn value_type(operand: &CudaOperand) -> Option<Type> {
 fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
-        CType::Void => return None,
+        CType::Void | CType::Collective(_) | CType::TempStorage(_) => return None,
         CType::Group(group) => {
             return matches!(operand, CudaOperand::Group(found) if *found == group).then_some(ConversionRank::Exact);
         }

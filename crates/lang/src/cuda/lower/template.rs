@@ -174,6 +174,9 @@ impl<'m> Lowering<'m> {
                 let size = self.constant_int(size, "the size of a tile")?;
                 return Ok(CType::Group(self.tile_of(size, span)?));
             }
+            if let Some(collective) = self.collective_type(self.text(name), args, span)? {
+                return Ok(collective);
+            }
             self.check_supported(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
             return self.undeclared(span, what, "declare the struct before it is used");

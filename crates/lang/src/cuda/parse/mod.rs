@@ -19,7 +19,7 @@ use foldhash::{HashSet, HashSetExt};
 use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
 use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
 use super::preprocess::MissingHeader;
-use super::types::{builtin_type, is_group_type};
+use super::types::{builtin_type, is_collective, is_group_type};
 use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
@@ -261,6 +261,13 @@ impl<'a> Parser<'a> {
     fn is_namespace(&self, name: Symbol, at: usize) -> bool {
         match self.names.text(name) {
             "std" | "cooperative_groups" => true,
+            "cub" => match self.ahead(at + 2) {
+                TokenKind::Name(next) => {
+                    let next = self.names.text(next);
+                    is_collective(next) || matches!(next, "Sum" | "Max" | "Min") || next.starts_with("BLOCK_")
+                }
+                _ => false,
+            },
             "cuda" => matches!(self.ahead(at + 2), TokenKind::Name(next) if self.names.text(next) == "std"),
             _ => self.namespaces.contains(&name),
         }
@@ -328,5 +335,5 @@ impl<'a> Parser<'a> {
 
 /// Returns true for types that CUDA and the C++ library define.
 fn is_builtin_name(name: &str) -> bool {
-    builtin_type(name).is_some() || is_group_type(name)
+    builtin_type(name).is_some() || is_group_type(name) || is_collective(name)
 }

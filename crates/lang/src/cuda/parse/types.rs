@@ -6,6 +6,7 @@ use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, TypeName};
 use crate::cuda::lex::TokenKind;
 use crate::cuda::preprocess::undeclared_hint;
+use crate::cuda::types::is_collective;
 
 impl Parser<'_> {
     /// Returns true if a type starts here.
@@ -85,7 +86,13 @@ impl Parser<'_> {
                     if base.is_none() && word.is_none() && longs == 0 && !short && !unsigned && !signed =>
                 {
                     (0..self.scope_prefix_len()).for_each(|_| self.advance());
-                    base = Some(self.named_type()?);
+                    let named = self.named_type()?;
+                    let is_storage = matches!((self.kind(), self.ahead(1)), (TokenKind::Reserved("::"), TokenKind::Name(name)) if self.names.text(name) == "TempStorage");
+                    if is_storage {
+                        self.advance();
+                        self.advance();
+                    }
+                    base = Some(if is_storage { Base::TempStorage(Box::new(named)) } else { named });
                     continue;
                 }
                 _ => break,
@@ -133,7 +140,10 @@ impl Parser<'_> {
             let hint = undeclared_hint(self.missing_headers, self.source, span, hint);
             return self.fail(span, what, "not declared", &hint);
         }
-        if self.names.text(symbol) == "thread_block_tile" && self.is("<") {
+        let text = self.names.text(symbol);
+        if (text == "thread_block_tile" || is_collective(text) && !self.struct_templates.contains(&symbol))
+            && self.is("<")
+        {
             return Ok(Base::Template(symbol, self.template_args()?));
         }
         if !self.struct_templates.contains(&symbol) {

@@ -4,6 +4,7 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use super::{MAX_TOKENS, Preprocessor};
 use crate::SourceSpan;
@@ -19,9 +20,9 @@ const MAX_HEADER_BYTES: u64 = 1 << 20;
 const MAX_SOURCE_BYTES: usize = 16 << 20;
 
 /// A header that was read.
-pub struct Header {
+pub struct IncludedHeader {
     pub path: PathBuf,
-    tokens: Vec<Token>,
+    tokens: Rc<Vec<Token>>,
     /// True if it has `#pragma once`.
     once: bool,
 }
@@ -117,8 +118,8 @@ impl Preprocessor<'_> {
                     Ok(text) => text,
                     Err(error) => return self.fail(word, format!("{name}: {error}"), None),
                 };
-                let tokens = self.tokenize_file(&name, &text);
-                self.headers.push(Header { path: path.clone(), tokens, once: false });
+                let tokens = Rc::new(self.tokenize_file(&name, &text));
+                self.headers.push(IncludedHeader { path: path.clone(), tokens, once: false });
                 self.headers.len() - 1
             }
         };
@@ -126,9 +127,8 @@ impl Preprocessor<'_> {
             return;
         }
         self.open_files.push(Some(path));
-        let tokens = std::mem::take(&mut self.headers[n].tokens);
+        let tokens = self.headers[n].tokens.clone();
         self.file(&tokens);
-        self.headers[n].tokens = tokens;
         self.open_files.pop();
     }
 

@@ -274,6 +274,10 @@ impl Preprocessor<'_> {
     }
 
     fn pasted(&mut self, left: &Token, right: &Token, at: &Token) -> Token {
+        // An invalid token has no text: `0x` of `0x ## 1f` is not a number.
+        if let Some(invalid) = [left, right].into_iter().find(|token| matches!(token.kind, TokenKind::Invalid(_))) {
+            return *invalid;
+        }
         let text = self.token_text(left) + &self.token_text(right);
         let mut errors = vec![];
         match lex::tokenize(&text, self.names, &mut errors)[..] {

@@ -15,7 +15,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::lex::{self, Interner, LexError, Symbol, Token, TokenKind, invalid};
 use crate::diagnostic::Source;
-use include::Header;
+use include::IncludedHeader;
 pub use include::{MissingHeader, undeclared_hint};
 use macros::Macro;
 
@@ -62,7 +62,7 @@ pub struct Preprocessor<'a> {
     open_calls: usize,
     /// Value of the next `__COUNTER__`.
     counter: u64,
-    headers: Vec<Header>,
+    headers: Vec<IncludedHeader>,
     missing_headers: Vec<MissingHeader>,
     /// Files being read: the source itself, which may have no path, and the chain of included
     /// files.
