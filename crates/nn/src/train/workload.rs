@@ -218,6 +218,8 @@ mod tests {
     fn parameter_count_matches_the_model() {
         let odd = GptConfig { bias: true, tied_embeddings: true, mlp_hidden: 70, ..GptConfig::llama(31, 17, 3, 4, 24) };
         let wide = GptConfig { attention_bias: Some(true), head_width: Some(14), ..GptConfig::llama(31, 17, 3, 4, 24) };
+        let sizes = |model: &str, vocabulary| parameter_count(&GptConfig::named(model, vocabulary).unwrap());
+        assert_eq!((sizes("gpt2-124m", 50_257), sizes("llama-1b", 128_256)), (124_439_808, 1_235_814_400));
         for model in [GptConfig::gpt2(257, 64, 2, 2, 64), GptConfig::llama(300, 32, 3, 6, 48), odd, wide] {
             let declared = Gpt::new(model.clone()).unwrap().parameters().elements();
             assert_eq!(parameter_count(&model), declared as u128, "{model:?}");
