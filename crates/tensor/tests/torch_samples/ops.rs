@@ -4,7 +4,10 @@ use std::ops::Bound;
 
 use bornite::{
     DType, Device, Tensor,
-    ops::{Axes, Conv2dOptions, Operand},
+    ops::{
+        Axes, Conv1dOptions, Conv2dOptions, ConvTranspose2dOptions, CrossEntropyOptions, NllOptions, Operand,
+        Reduction, UpsampleMode,
+    },
 };
 use serde_json::Value;
 
@@ -58,6 +61,14 @@ impl Call<'_> {
 
     fn lengths(&self, name: &str) -> Vec<usize> {
         self.list(name).into_iter().map(|n| n.try_into().unwrap()).collect()
+    }
+
+    fn loss_reduction(&self) -> Reduction {
+        match self.args["reduction"].as_str() {
+            Some("sum") => Reduction::Sum,
+            Some("none") => Reduction::None,
+            _ => Reduction::Mean,
+        }
     }
 
     fn axes(&self) -> Axes {
@@ -264,23 +275,52 @@ impl Call<'_> {
                 let by = Conv2dOptions { stride, padding, dilation, groups: self.count("groups") };
                 x().conv2d(self.tensor(1), optional(2), by)
             }
-            "max_pool2d" => x().max_pool2d(self.counts("kernel"), two("stride")),
-            "avg_pool2d" => x().avg_pool2d(self.counts("kernel"), two("stride")),
+            "conv1d" => {
+                let [stride, padding, dilation, groups] =
+                    ["stride", "padding", "dilation", "groups"].map(|name| self.count(name));
+                x().conv1d(self.tensor(1), optional(2), Conv1dOptions { stride, padding, dilation, groups })
+            }
+            "conv_transpose2d" => {
+                let (stride, padding, output_padding) = (two("stride"), two("padding"), two("output_padding"));
+                let (dilation, groups) = (two("dilation"), self.count("groups"));
+                let options = ConvTranspose2dOptions { stride, padding, output_padding, dilation, groups };
+                x().conv_transpose2d(self.tensor(1), optional(2), options)
+            }
+            "max_pool2d" => x().max_pool2d_padded(self.counts("kernel"), two("stride"), two("padding")),
+            "avg_pool2d" => x().avg_pool2d_padded(self.counts("kernel"), two("stride"), two("padding")),
+            "adaptive_avg_pool2d" => x().adaptive_avg_pool2d(self.counts("size")),
+            "adaptive_max_pool2d" => x().adaptive_max_pool2d(self.counts("size")),
+            "group_norm" => x().group_norm(self.count("groups"), optional(1), optional(2), self.number("eps")),
+            "upsample" => {
+                let bilinear = self.args["mode"] == "bilinear";
+                let mode = UpsampleMode::Bilinear { align_corners: self.flag("align_corners") };
+                x().upsample(self.counts("size"), if bilinear { mode } else { UpsampleMode::Nearest })
+            }
             "cross_entropy" => {
                 let classes = self.tensor(1);
                 let probabilities = classes.dtype().is_ok_and(DType::is_float);
                 let moved = probabilities && classes.shape().is_ok_and(|shape| shape.len() > 2);
-                let loss = rows().cross_entropy(&if moved { classes.movedim(1, -1) } else { classes.clone() });
+                let classes = if moved { classes.movedim(1, -1) } else { classes.clone() };
+                let options = CrossEntropyOptions {
+                    label_smoothing: self.number("label_smoothing"),
+                    ignore_index: self.args["ignore_index"].as_i64(),
+                    weight: None,
+                    reduction: self.loss_reduction(),
+                };
                 // Bornite's result for 16-bit floats is f32.
-                loss.cast(x().dtype().unwrap())
+                rows().cross_entropy_loss(&classes, &options).cast(x().dtype().unwrap())
             }
-            "nll" => rows().nll(self.tensor(1)),
-            "mse" => x().mse(self.tensor(1)),
-            "l1" => x().l1(self.tensor(1)),
-            "bce" => x().bce(self.tensor(1)),
-            "bce_with_logits" => x().bce_with_logits(self.tensor(1)),
-            "huber" => x().huber(self.tensor(1), self.number("delta")),
-            "kl_div" => x().kl_div(self.tensor(1)),
+            "nll" => {
+                let (ignore_index, reduction) = (self.args["ignore_index"].as_i64(), self.loss_reduction());
+                rows().nll_loss(self.tensor(1), &NllOptions { ignore_index, weight: None, reduction })
+            }
+            "mse" => x().mse_loss(self.tensor(1), self.loss_reduction()),
+            "l1" => x().l1_loss(self.tensor(1), self.loss_reduction()),
+            "bce" => x().bce_loss(self.tensor(1), self.loss_reduction()),
+            "bce_with_logits" => x().bce_with_logits_loss(self.tensor(1), None, self.loss_reduction()),
+            "huber" => x().huber_loss(self.tensor(1), self.number("delta"), self.loss_reduction()),
+            "smooth_l1" => x().smooth_l1_loss(self.tensor(1), self.number("beta"), self.loss_reduction()),
+            "kl_div" => x().kl_div_loss(self.tensor(1), self.loss_reduction()),
             _ => return None,
         }])
     }
