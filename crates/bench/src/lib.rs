@@ -45,4 +45,4 @@ pub use error::Error;
 pub use measure::{Config, measure, rotations};
 pub use measurement::Measurement;
 pub use report::{BenchReport, FORMAT};
-pub use row::{BenchRow, PeerRatio};
+pub use row::{BenchRow, PeerRatio, StepPart, TrainingFigures};

@@ -21,7 +21,7 @@ pub struct Measurement {
 
 impl Measurement {
     /// Summarizes times per call, each the mean of a sample of `inner` calls.
-    pub(crate) fn of_samples(mut call_ms: Vec<f64>, inner: usize) -> Self {
+    pub fn of_samples(mut call_ms: Vec<f64>, inner: usize) -> Self {
         call_ms.sort_by(f64::total_cmp);
         let median_ms = quantile(&call_ms, 0.5);
         let range_ms = quantile(&call_ms, 0.75) - quantile(&call_ms, 0.25);

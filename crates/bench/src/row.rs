@@ -26,6 +26,9 @@ pub struct BenchRow {
     /// `flops` over the median, in 10¹² per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tflop_s: Option<f64>,
+    /// Figures of a training step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingFigures>,
     /// Comparison with a peer, set by [`Peer::attach`](crate::peer::Peer::attach).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<PeerRatio>,
@@ -45,6 +48,43 @@ pub struct PeerRatio {
     pub speedup: f64,
 }
 
+/// Figures of a training step, besides its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrainingFigures {
+    /// Tokens per second at the median time.
+    pub tokens_per_second: f64,
+    /// Fraction of the device's peak flops per second (model FLOPs utilization), if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization: Option<f64>,
+    /// Peak of the memory allocated on the device, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<u64>,
+    /// Time of the first step, with compilation and tuning.
+    pub first_step_seconds: f64,
+    /// Median host time of a step.
+    pub host_ms: f64,
+    /// Median time that a step waited for its data.
+    pub data_wait_ms: f64,
+    /// Median fraction of the time in which the GPU had no work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_idle_share: Option<f64>,
+    /// Parts of a profiled step, longest first.
+    pub parts: Vec<StepPart>,
+}
+
+/// Kernels or transfers of one name in a profiled step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepPart {
+    /// Name.
+    pub name: String,
+    /// Number of calls.
+    pub calls: u64,
+    /// Total time.
+    pub total_ms: f64,
+    /// Fraction of the time of all parts.
+    pub share: f64,
+}
+
 impl BenchRow {
     /// A row with only its time.
     pub fn new(name: impl Into<String>, device: impl Into<String>, measurement: Measurement) -> Self {
@@ -56,6 +96,7 @@ impl BenchRow {
             flops: None,
             gb_s: None,
             tflop_s: None,
+            training: None,
             peer: None,
             note: None,
         }

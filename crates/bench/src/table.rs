@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BenchReport, BenchRow};
+use crate::{BenchReport, BenchRow, StepPart, TrainingFigures};
 
 /// A column: title, alignment, and the cell of a row.
 struct Column {
@@ -47,12 +47,40 @@ impl fmt::Display for BenchReport {
             writeln!(f, "\nvs peer: time of {names} over ours; above 1 we are faster")?;
         }
         for row in &self.rows {
+            if let Some(figures) = &row.training {
+                write_training(f, row, figures)?;
+            }
             if let Some(note) = &row.note {
                 writeln!(f, "\n{} on {}: {note}", row.name, row.device)?;
             }
         }
         Ok(())
     }
+}
+
+/// Parts of a step that are listed.
+const MAX_PARTS: usize = 16;
+
+fn write_training(f: &mut fmt::Formatter, row: &BenchRow, figures: &TrainingFigures) -> fmt::Result {
+    let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+    let mut parts = vec![format!("{:.0} tokens/s", figures.tokens_per_second)];
+    parts.extend(figures.utilization.map(|share| format!("{} of peak flops", percent(share))));
+    parts.extend(figures.peak_bytes.map(|bytes| format!("{:.2} GiB at peak", bytes as f64 / (1u64 << 30) as f64)));
+    parts.push(format!("first step {:.1} s", figures.first_step_seconds));
+    parts.push(format!("host {}", time(figures.host_ms)));
+    parts.push(format!("data wait {}", time(figures.data_wait_ms)));
+    parts.extend(figures.gpu_idle_share.map(|share| format!("GPU idle {}", percent(share))));
+    writeln!(f, "\n{} on {}: {}", row.name, row.device, parts.join(", "))?;
+    for StepPart { name, calls, total_ms, share } in figures.parts.iter().take(MAX_PARTS) {
+        writeln!(f, "  {:>6} {:>9} {calls:>5}x {name}", percent(*share), time(*total_ms))?;
+    }
+    let others = figures.parts.get(MAX_PARTS..).unwrap_or_default();
+    if !others.is_empty() {
+        let (total_ms, share): (f64, f64) =
+            others.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.total_ms, sum.1 + part.share));
+        writeln!(f, "  {:>6} {:>9}        {} others", percent(share), time(total_ms), others.len())?;
+    }
+    Ok(())
 }
 
 fn write_aligned(f: &mut fmt::Formatter, columns: &[&Column], lines: &[Vec<String>]) -> fmt::Result {
@@ -111,6 +139,33 @@ vs peer: time of torch 2.11.0 over ours; above 1 we are faster
 mlp_step_f32_96x32 on cpu: the machine was busy
 ";
         assert_eq!(sample().to_string(), expected);
+    }
+
+    #[test]
+    fn training_steps_are_described_below_the_table() {
+        let mut report = sample();
+        report.rows.truncate(1);
+        let part = |n: u64| StepPart { name: format!("kernel_{n}"), calls: n, total_ms: 1.0, share: 0.05 };
+        report.rows[0].training = Some(TrainingFigures {
+            tokens_per_second: 512_345.6,
+            utilization: Some(0.4321),
+            peak_bytes: Some(3 << 30),
+            first_step_seconds: 7.25,
+            host_ms: 0.25,
+            data_wait_ms: 0.001,
+            gpu_idle_share: Some(0.002),
+            parts: (1..=20).map(part).collect(),
+        });
+        let shown = report.to_string();
+        let lines: Vec<&str> = shown.lines().skip(8).collect();
+        let head = "add_f32_1000 on cuda:0: 512346 tokens/s, 43.2% of peak flops, 3.00 GiB at peak, first step 7.2 s, \
+                    host 250 µs, data wait 1.00 µs, GPU idle 0.2%";
+        assert_eq!(lines[0], head);
+        assert_eq!(lines[1], "    5.0%   1.00 ms     1x kernel_1");
+        assert_eq!((lines[17], lines.len()), ("   20.0%   4.00 ms        4 others", 18));
+        let mut json = vec![];
+        report.write_json(&mut json).unwrap();
+        assert_eq!(BenchReport::read_json(&json[..]).unwrap(), report);
     }
 
     #[test]

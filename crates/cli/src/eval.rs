@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::demo::{self, layout::PromptLayout, score::SamplingBudget};
 use crate::preparation_display::PreparationDisplay;
+use crate::scratch::ScratchFolder;
 use crate::{Failure, note, parse_device, print, print_json};
 
 /// Evaluation metric.
@@ -105,9 +106,9 @@ fn loss(options: &EvalOptions, trained: &TrainedModel) -> Result<ExitCode, Failu
         config.data.field = Some(field.clone());
     }
     let cache = config.data.cache.clone().unwrap_or_else(|| options.from.join("data"));
-    let scratch = Scratch::new();
+    let scratch = ScratchFolder::new("eval");
     // Tokens of other data are cached for this evaluation only.
-    let cache = if options.data.is_empty() { cache } else { scratch.0.clone() };
+    let cache = if options.data.is_empty() { cache } else { scratch.path().to_owned() };
     let mut progress = PreparationDisplay::default();
     let mut data =
         TokenDataset::open(&config.sources()?, &trained.tokenizer, &cache, &mut |report| progress.update(report))?;
@@ -140,19 +141,4 @@ fn loss(options: &EvalOptions, trained: &TrainedModel) -> Result<ExitCode, Failu
         ))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A temporary folder, removed on drop.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        Scratch(std::env::temp_dir().join(format!("bornite-eval-{}", std::process::id())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -15,8 +15,8 @@ mod kernel;
 mod model;
 mod parallel;
 mod preparation_display;
+mod scratch;
 mod signals;
-mod suite;
 mod text_file;
 mod train;
 
@@ -64,7 +64,7 @@ enum Command {
     /// Import and export Hugging Face models
     #[command(subcommand)]
     Model(model::ModelCommand),
-    /// Benchmark tensor operations, optionally beside another library's results
+    /// Benchmark tensor operations or training steps, optionally beside another library's results
     Bench(bench::BenchOptions),
     /// Generate, verify and inspect datasets of kernels
     #[command(subcommand)]

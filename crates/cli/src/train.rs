@@ -30,7 +30,7 @@ pub struct TrainOptions {
     /// Training data: files or folders of text, JSONL, Parquet or .bin shards
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<PathBuf>,
-    /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny, …
+    /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny, llama-1b, …
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Tokenizer: bytes, gpt2, bpe:N or the path of a tokenizer.json
@@ -178,7 +178,7 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
 }
 
 /// Shows the events of a run.
-struct Display {
+pub struct Display {
     json: bool,
     signals: Signals,
     data_progress: PreparationDisplay,
@@ -191,7 +191,8 @@ struct Display {
 }
 
 impl Display {
-    fn new(json: bool, signals: Signals) -> Display {
+    /// Shows events on stderr or, as JSON, on stdout.
+    pub fn new(json: bool, signals: Signals) -> Display {
         Display {
             json,
             signals,

@@ -241,6 +241,44 @@ fn the_environment_chooses_the_device() {
     assert!(err.contains("'abacus' is not a device"), "{err}");
 }
 
+#[test]
+fn training_steps_are_timed() {
+    let tiny = ["bench", "gpt2", "--model", "tiny", "--vocab", "300", "--context", "17", "--batch", "3"];
+    let more = ["--quick", "--steps", "3", "--json", "--device", "cpu"];
+    let (out, err) = text(&bornite(&[&tiny[..], &more].concat(), &[]));
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    let row = &report["rows"][0];
+    assert_eq!(row["name"], "tiny_v300_f32_train_compiled_3x17");
+    assert_eq!(row["samples"], 3);
+    let training = &row["training"];
+    for figure in ["tokens_per_second", "first_step_seconds", "host_ms"] {
+        assert!(training[figure].as_f64().is_some_and(|value| value > 0.0), "{figure}: {row}");
+    }
+    assert!(training["data_wait_ms"].as_f64().is_some_and(|ms| ms >= 0.0), "{row}");
+    assert!(training["gpu_idle_share"].is_null() && training["peak_bytes"].is_null(), "a CPU has none: {row}");
+    let parts = training["parts"].as_array().unwrap();
+    assert!(parts.iter().any(|part| part["name"] == "matmul_f32"), "{row}");
+    let shares: f64 = parts.iter().filter_map(|part| part["share"].as_f64()).sum();
+    assert!((shares - 1.0).abs() < 1e-6, "{row}");
+
+    for (arguments, expected) in [
+        (&["--vocab", "256"][..], "--vocab is 256; it must be at least 257"),
+        (&["--steps", "0"], "--steps is 0; it must be at least 1"),
+        (&["--model", "gpt9"], "there is no model 'gpt9'"),
+        (&["--precision", "f8"], "train.precision"),
+        (&["--context", "0"], "context"),
+        (&["--batch", "99999999999"], "batch"),
+    ] {
+        let model = if arguments[0] == "--model" { &[][..] } else { &["--model", "tiny"] };
+        let output = bornite(&[&["bench", "gpt2", "--device", "cpu"], model, arguments].concat(), &[]);
+        let (_, err) = text(&output);
+        assert!(
+            !output.status.success() && err.contains(expected) && !err.contains("panicked"),
+            "{arguments:?}: {err}"
+        );
+    }
+}
+
 /// `docs/cli.md` consists of the help texts. `BLESS=1 cargo test -p bornite-cli` rewrites it.
 #[test]
 fn the_manual_is_the_help() {
@@ -253,7 +291,8 @@ fn the_manual_is_the_help() {
     let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);
     let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
     let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["data"], &["kernel"]]);
-    let nested = model.iter().chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
+    let bench = [["bench", "gpt2"]];
+    let nested = bench.iter().chain(&model).chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
     for command in commands.chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");

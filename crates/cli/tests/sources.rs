@@ -150,3 +150,73 @@ fn every_target_is_written() {
     let output = bornite(&["kernel", "emit", "--template", "axpy"]);
     assert!(out(&output).contains("__restrict__"), "views of a template are distinct: {}", out(&output));
 }
+
+/// A program of several files: kernels of headers, templates, an included source, an error in one
+/// declaration.
+#[test]
+fn every_kernel_of_a_program_is_reported() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sources-program");
+    std::fs::create_dir_all(folder.join("common")).unwrap();
+    let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
+    write(
+        "main.cu",
+        "#include \"kernels.h\"\n#include \"part.cu\"\n#include <config.h>\n\
+         typedef cub::DeviceThing Thing;\n\
+         __global__ void fine(int* x) { x[0] = LIMIT; }\n\
+         __global__ void broken(Thing* t) {}\n\
+         int main() { scale<float, 4><<<1, 32>>>(x); }\n",
+    );
+    write(
+        "kernels.h",
+        "#pragma once\ntypedef int number;\n\
+         template <class T, int N> __global__ void scale(T* x) {\n  x[9000] *= N;\n}\n\
+         template <class T> __global__ void unused(T* x) { x[0].field = nothing; }\n",
+    );
+    // Not a translation unit: it uses a type of the file that includes it.
+    write("part.cu", "__global__ void part(number* x) { x[0] = 1; }\n");
+    write("common/config.h", "#define LIMIT (BASE + 2)\n");
+    let include = format!("-I{}", folder.join("common").display());
+    let path = folder.to_str().unwrap();
+    let output = bornite(&["kernel", "check", path, "--json", &include, "-DBASE=40"]);
+    assert!(!output.status.success());
+    let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().rsplit('/').next().unwrap().to_owned();
+    let mut found: Vec<(String, String, Option<bool>)> =
+        lines.iter().map(|l| (text(l, "kernel"), text(l, "file"), l["ok"].as_bool())).collect();
+    found.sort();
+    let expected = [
+        ("broken", "main.cu", Some(false)),
+        ("fine", "main.cu", Some(true)),
+        ("part", "part.cu", Some(true)),
+        ("scale<float, 4>", "kernels.h", Some(true)),
+        ("unused", "kernels.h", None),
+    ];
+    let expected: Vec<_> =
+        expected.iter().map(|(kernel, file, ok)| (kernel.to_string(), file.to_string(), *ok)).collect();
+    assert_eq!(found, expected);
+    let unused = lines.iter().find(|line| line["kernel"] == "unused").unwrap();
+    assert_eq!((text(unused, "reason"), text(unused, "included_by")), ("not instantiated".into(), "main.cu".into()));
+
+    let main = folder.join("main.cu");
+    let main = main.to_str().unwrap();
+    let output = bornite(&["kernel", "check", main, &include, "-D", "BASE=40"]);
+    let printed = out(&output);
+    assert!(printed.contains("kernel 'unused' was not checked"), "{printed}");
+    assert!(printed.contains("kernel 'fine': no errors found"), "{printed}");
+    // Without the macro, only the kernel that needs it fails.
+    let printed = out(&bornite(&["kernel", "check", main, &include]));
+    assert!(
+        printed.contains("'BASE' is not declared") && printed.contains("kernel 'part': no errors found"),
+        "{printed}"
+    );
+
+    // A fault in a header has its file and line.
+    let run =
+        ["kernel", "run", main, "--kernel", "scale<float, 4>", "--arg", "x=ones:16", &include, "-DBASE=1", "--json"];
+    let found: Value = serde_json::from_str(&out(&bornite(&run))).unwrap();
+    assert_eq!((text(&found, "file"), found["line"].as_u64()), ("kernels.h".into(), Some(4)));
+    let printed = out(&bornite(&run[..run.len() - 1]));
+    assert!(printed.contains("kernels.h:4\n") && printed.contains("x[9000] *= N;"), "{printed}");
+    let output = bornite(&["kernel", "check", main, "-D", "1=2"]);
+    assert!(!output.status.success() && out(&output).contains("write NAME or NAME=VALUE"), "{}", out(&output));
+}

@@ -9,10 +9,10 @@ use std::time::Instant;
 use cudarc::driver::sys as cu;
 
 use bornite_support::Error as SupportError;
-use bornite_support::profile::{Clock, DeviceSummary, MemorySample, Roofline, Stopwatch, Times, now_ms};
+use bornite_support::profile::{Clock, DeviceSummary, MemorySample, Stopwatch, Times, now_ms};
 use bornite_support::tune::{Fallible, Platform, Timer};
 
-use crate::{Device, DeviceInfo, Result};
+use crate::{Device, DeviceInfo, Result, roofline};
 
 /// Times work on an open GPU.
 pub struct DeviceClock<'a>(pub &'a Arc<Device>);
@@ -97,20 +97,6 @@ pub(crate) fn device_summaries() -> Vec<DeviceSummary> {
         Some(DeviceSummary { device, name, info: serde_json::to_value(&info).unwrap_or_default(), roofline, pool })
     };
     (0..count).filter_map(one).collect()
-}
-
-/// Returns the peak rates of a GPU, computed from its clocks and widths.
-pub fn roofline(info: &DeviceInfo) -> Roofline {
-    // f32 multiply-adds per multiprocessor and clock.
-    let lanes = match info.compute_capability {
-        (7, _) | (8, 0) => 64.0,
-        _ => 128.0,
-    };
-    Roofline {
-        // Two transfers per clock.
-        bytes_per_second: 2.0 * f64::from(info.memory_clock_khz) * 1e3 * f64::from(info.memory_bus_bits) / 8.0,
-        flops_per_second: 2.0 * lanes * f64::from(info.multiprocessors) * f64::from(info.clock_khz) * 1e3,
-    }
 }
 
 /// Returns the platform in tuning keys: an open GPU, the driver and NVRTC.

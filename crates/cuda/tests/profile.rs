@@ -8,7 +8,8 @@ use bornite_cuda::pool::{Backing, EventId, StreamId, Tag};
 use bornite_cuda::{Cache, Cubin, Pool, Result};
 use bornite_support::Error as TimeError;
 use bornite_support::profile::{
-    self, Clock, HostClock, MemorySample, ProfileSpan, Roofline, Sink, Stopwatch, Times, Work, WorkKind,
+    self, Bound, Clock, ComputeUnit, HostClock, MemorySample, ProfileSpan, Roofline, Sink, Stopwatch, Times, Work,
+    WorkKind,
 };
 use serde_json::Value;
 
@@ -61,7 +62,10 @@ impl Clock for FakeDevice {
 fn recorded() -> profile::ProfileReport {
     let device = FakeDevice::new(&[1.0, 3.0, 4.0, 0.5, 0.25]);
     let mut scope = profile::scope();
-    scope.set_roofline("fake:0", Roofline { bytes_per_second: 4e9, flops_per_second: 1e12 });
+    scope.set_roofline(
+        "fake:0",
+        Roofline { cache_bytes: 1 << 20, tensor_flops_per_second: 4e12, ..Roofline::new(4e9, 1e12) },
+    );
     for _ in 0..2 {
         let work = || Work::new(WorkKind::Kernel, "add").bytes(4_000_000).location("src/main.rs:7:3");
         profile::timed(&device, work, || ());
@@ -86,17 +90,38 @@ fn a_report_sums_all_calls() {
     assert_eq!((add.calls, add.total_ms, add.mean_ms, add.min_ms, add.max_ms), (2, 4.0, 2.0, 1.0, 3.0));
     assert_eq!(add.share, 4.0 / 8.75);
     assert_eq!((add.gb_s, add.tflop_s, add.roofline_fraction), (Some(2.0), None, Some(0.5)));
+    assert_eq!((add.bound, matmul.bound), (Some(Bound::Memory), Some(Bound::Cores)));
     assert_eq!((matmul.tflop_s, matmul.roofline_fraction), (Some(0.5), Some(0.5)));
     assert_eq!(matmul.location.as_deref(), Some("src/main.rs:9:3"));
     assert_eq!((upload.kind, upload.roofline_fraction), (WorkKind::Upload, None));
     assert_eq!(report.untimed.len(), 1);
     assert!(report.untimed[0].starts_with("lost: there is no cuda:7"), "{:?}", report.untimed);
     let table = report.top(2);
-    for expected in ["add", "fake:0", "45.7%", "50.0%", "… and 2 more", "8.750 ms of work", "not timed: lost"] {
+    for expected in
+        ["add", "fake:0", "45.7%", "50.0% memory", "50.0% cores", "… and 2 more", "8.750 ms of work", "not timed: lost"]
+    {
         assert!(table.contains(expected), "{expected} is not in\n{table}");
     }
     let json = report.to_json();
-    assert_eq!((&json["format"], &json["rows"][0]["name"]), (&Value::from(2), &Value::from("add")));
+    assert_eq!((&json["format"], &json["rows"][0]["name"]), (&Value::from(3), &Value::from("add")));
+}
+
+#[test]
+fn work_on_tensor_cores_and_in_the_cache_has_its_own_peak() {
+    let _exclusive = EXCLUSIVE.lock();
+    let device = FakeDevice::new(&[1.0, 1.0, 1.0]);
+    let mut scope = profile::scope();
+    let roofline = Roofline { tensor_flops_per_second: 8e12, cache_bytes: 1 << 20, ..Roofline::new(4e9, 1e12) };
+    scope.set_roofline("fake:0", roofline);
+    let product = |unit| Work::new(WorkKind::Kernel, "matmul").bytes(1000).flops(500_000_000).unit(unit);
+    profile::timed(&device, || product(ComputeUnit::Cores), || ());
+    profile::timed(&device, || product(ComputeUnit::TensorCores), || ());
+    profile::timed(&device, || Work::new(WorkKind::Kernel, "small").bytes(1 << 20), || ());
+    let report = scope.finish();
+    let found: Vec<_> = report.rows.iter().map(|row| (row.bound.unwrap(), row.roofline_fraction)).collect();
+    assert_eq!(found, [(Bound::Cores, Some(0.5)), (Bound::TensorCores, Some(0.0625)), (Bound::Cache, None)]);
+    let table = report.to_string();
+    assert!(table.contains("6.2% tensor") && table.lines().any(|line| line.ends_with("  cached")), "{table}");
 }
 
 #[test]

@@ -29,7 +29,9 @@ impl SourceSpan {
 /// An error in a source text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic {
-    /// Span in the text.
+    /// File, which may be one that the source includes.
+    pub file: String,
+    /// Span in the text, to which the texts of included files are appended.
     pub span: SourceSpan,
     /// Line, from 1.
     pub line: u32,
@@ -43,23 +45,64 @@ pub struct Diagnostic {
     pub hint: Option<String>,
 }
 
-/// A source text, indexed by lines.
+/// A source text, indexed by lines. The texts of included files follow that of the file itself, so
+/// that one offset, or one line number, identifies a location in any of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub file: String,
     pub text: String,
     starts: Vec<u32>,
+    included: Vec<IncludedFile>,
+}
+
+/// An included file: its name and the number of lines before it.
+#[derive(Clone, Debug)]
+struct IncludedFile {
+    file: String,
+    lines_before: u32,
 }
 
 impl Source {
     pub fn new(file: &str, text: &str) -> Source {
-        let after = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(n, _)| n as u32 + 1);
-        Source { file: file.into(), text: text.into(), starts: [0].into_iter().chain(after).collect() }
+        let starts = std::iter::once(0).chain(line_starts(text, 0)).collect();
+        Source { file: file.into(), text: text.into(), starts, included: vec![] }
     }
 
-    /// Line of a byte offset, from 1.
+    /// Appends the text of an included file and returns its offset.
+    pub fn append(&mut self, file: &str, text: &str) -> u32 {
+        // The separator belongs to the file before, whose end may be a location of errors.
+        self.text.push('\n');
+        let offset = self.text.len() as u32;
+        self.included.push(IncludedFile { file: file.into(), lines_before: self.starts.len() as u32 });
+        self.starts.push(offset);
+        self.starts.extend(line_starts(text, offset));
+        self.text += text;
+        offset
+    }
+
+    /// Line of a byte offset, from 1, counted through all files.
     pub fn line(&self, at: u32) -> u32 {
         self.starts.partition_point(|start| *start <= at) as u32
+    }
+
+    /// File of a line that is counted through all files, and its line number there.
+    pub fn location(&self, line: u32) -> (&str, u32) {
+        let after = self.included.partition_point(|included| included.lines_before < line);
+        match after.checked_sub(1).map(|n| &self.included[n]) {
+            Some(included) => (&included.file, line - included.lines_before),
+            None => (&self.file, line),
+        }
+    }
+
+    /// Line of a byte offset in words, as seen from another offset: `line 3`, `line 3 of util.cuh`.
+    pub fn line_in_words(&self, at: u32, seen_from: u32) -> String {
+        let ((file, line), (own_file, _)) = (self.location(self.line(at)), self.location(self.line(seen_from)));
+        if file == own_file { format!("line {line}") } else { format!("line {line} of {file}") }
+    }
+
+    /// Text of a span; empty if it is not within the text.
+    pub fn text_of(&self, span: SourceSpan) -> &str {
+        self.text.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
     /// Text of a line.
@@ -71,21 +114,22 @@ impl Source {
 
     pub fn diagnostic(&self, span: SourceSpan, message: String, label: String, hint: Option<String>) -> Diagnostic {
         let line = self.line(span.start);
-        let start = self.starts[line as usize - 1] as usize;
-        let before = self.text.get(start..span.start as usize).unwrap_or_default();
-        Diagnostic { span, line, column: before.chars().count() as u32 + 1, message, label, hint }
+        let start = self.starts[line as usize - 1];
+        let column = self.text_of(SourceSpan { start, end: span.start }).chars().count() as u32 + 1;
+        let (file, line) = self.location(line);
+        Diagnostic { file: file.into(), span, line, column, message, label, hint }
     }
 
     /// Formats a diagnostic for a terminal.
     pub fn render(&self, found: &Diagnostic) -> String {
         let number = found.line.to_string();
         let pad = " ".repeat(number.len());
-        let spanned = self.text.get(found.span.start as usize..found.span.end as usize).unwrap_or_default();
-        let count = spanned.lines().next().unwrap_or_default().chars().count();
-        let (text, carets) = excerpt(self.line_text(found.line), found.column as usize - 1, count);
+        let count = self.text_of(found.span).lines().next().unwrap_or_default().chars().count();
+        let line_text = self.line_text(self.line(found.span.start));
+        let (text, carets) = excerpt(line_text, found.column as usize - 1, count);
         let mut out = format!(
             "error: {}\n{pad}--> {}:{}:{}\n{pad} |\n{number} | {text}\n{pad} | {carets}",
-            found.message, self.file, found.line, found.column
+            found.message, found.file, found.line, found.column
         );
         if !found.label.is_empty() {
             out += &format!(" {}", found.label);
@@ -95,6 +139,11 @@ impl Source {
         }
         out
     }
+}
+
+/// Offsets after each newline of a text that begins at `offset`.
+fn line_starts(text: &str, offset: u32) -> impl Iterator<Item = u32> {
+    text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(move |(n, _)| offset + n as u32 + 1)
 }
 
 /// A number with its noun: `1 argument`, `2 arguments`.

@@ -42,7 +42,7 @@ pub use gpu_emulation::{with_gpu_kernels, with_gpu_plans};
 pub(crate) use group::{Group, InPlaceOutputs, IterationSpace, Overwrite, kernel_name, lower_group};
 pub(crate) use group_inputs::{GroupInputs, analyze_inputs};
 pub(crate) use indexing::{gathers_one_per_row, scatters_one_per_row};
-pub(crate) use launch_shape::{LaunchShape, launch_shapes};
+pub(crate) use launch_shape::{LaunchShape, SumStorage, launch_shapes};
 pub(crate) use scatter::SUM_BLOCK;
 pub(crate) use scatter::lower_scatter;
 pub(crate) use slice_write::{lower_concat_inputs, lower_row_update};

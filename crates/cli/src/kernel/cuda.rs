@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use bornite::ir::{Fault, Kernel, Value, store_scalar};
-use bornite_lang::cuda::{CudaKernelInfo, CudaModule};
-use bornite_lang::{Errors, LaunchRequest, Lowered, ParamRef};
+use bornite_lang::cuda::{CudaKernelInfo, CudaModule, PreprocessorOptions};
+use bornite_lang::{LaunchRequest, LoadError, Lowered, ParamRef};
 use clap::Args;
 
 use super::argument::{ArgSpec, ArgValue, parse_arg};
+use super::check::{CheckVerdict, CheckedKernel};
 use super::run::{cells, zeros};
 use super::source::{Job, Shape};
 use crate::Failure;
@@ -33,6 +34,8 @@ pub struct LaunchOptions {
     /// x=randn:32x32 (also rand, zeros, ones, range)
     #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = parse_arg)]
     args: Vec<ArgSpec>,
+    #[command(flatten)]
+    preprocessor: PreprocessorArgs,
 }
 
 /// Extents along x, y and z.
@@ -53,11 +56,48 @@ fn sizes(text: &str) -> Result<Dim3, String> {
     if fits { Ok(Dim3(all)) } else { Err("write one to three sizes with an x between them, such as 16x16".into()) }
 }
 
+/// Macros and include folders of CUDA C++ files.
+#[derive(Args, Clone, Default)]
+pub struct PreprocessorArgs {
+    /// Folder that is searched for headers (CUDA C++ files)
+    #[arg(short = 'I', long = "include", value_name = "DIR")]
+    include: Vec<PathBuf>,
+    /// Defines a macro (CUDA C++ files)
+    #[arg(short = 'D', long = "define", value_name = "NAME[=VALUE]", value_parser = define)]
+    define: Vec<String>,
+}
+
+impl PreprocessorArgs {
+    pub fn options(&self) -> PreprocessorOptions {
+        PreprocessorOptions { include_dirs: self.include.clone(), defines: self.define.clone() }
+    }
+}
+
+fn define(text: &str) -> Result<String, String> {
+    let name = text.split('=').next().unwrap_or_default();
+    let is_name = name
+        .bytes()
+        .enumerate()
+        .all(|(n, byte)| byte == b'_' || byte.is_ascii_alphabetic() || n > 0 && byte.is_ascii_digit());
+    match is_name && !name.is_empty() && !text.contains('\n') {
+        true => Ok(text.into()),
+        false => Err("write NAME or NAME=VALUE, such as -DN=64".into()),
+    }
+}
+
 /// The source file of a lowered kernel.
 pub struct SourceOrigin {
     pub file: PathBuf,
-    text: String,
+    lines: SourceLines,
     lowered: Lowered,
+}
+
+/// The lines that a lowered kernel refers to.
+pub enum SourceLines {
+    /// Lines of one file.
+    Text(String),
+    /// Lines of a file and of those that it includes.
+    Cuda(Box<CudaModule>),
 }
 
 impl SourceOrigin {
@@ -66,25 +106,42 @@ impl SourceOrigin {
         self.lowered.line_of(fault)
     }
 
+    /// File of a line, and its number in that file.
+    pub fn location(&self, line: u32) -> (PathBuf, u32) {
+        match &self.lines {
+            SourceLines::Text(_) => (self.file.clone(), line),
+            SourceLines::Cuda(module) => {
+                let (file, line) = module.location(line);
+                (file.into(), line)
+            }
+        }
+    }
+
     /// A line as a compiler shows it: file, number and text.
     pub fn shown(&self, line: u32) -> String {
+        let text = match &self.lines {
+            SourceLines::Text(text) => text.lines().nth(line as usize - 1).unwrap_or_default(),
+            SourceLines::Cuda(module) => module.line(line),
+        };
+        let (file, line) = self.location(line);
         let pad = " ".repeat(line.to_string().len());
-        format!(
-            "{pad}--> {}:{line}\n{pad} |\n{line} | {}",
-            self.file.display(),
-            self.text.lines().nth(line as usize - 1).unwrap_or_default()
-        )
+        format!("{pad}--> {}:{line}\n{pad} |\n{line} | {text}", file.display())
     }
 }
 
 /// Returns true for CUDA C++ files.
 pub fn is_cuda(file: &Path) -> bool {
-    file.extension()
-        .is_some_and(|extension| extension.eq_ignore_ascii_case("cu") || extension.eq_ignore_ascii_case("cuh"))
+    is_header(file) || file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("cu"))
 }
 
+/// Returns true for headers of CUDA C++.
+pub fn is_header(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("cuh"))
+}
+
+/// Reads a CUDA C++ file. Bytes that are not UTF-8, as in comments of older files, are replaced.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    text_file::read(file, MAX_SOURCE_BYTES)
+    text_file::read_lossy(file, MAX_SOURCE_BYTES)
 }
 
 impl LaunchOptions {
@@ -124,7 +181,7 @@ impl LaunchOptions {
     /// Lowers a kernel to be emitted; the second result is a comment that lists what it is
     /// specialized for. Arrays may have any length.
     pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<(Kernel, String), Failure> {
-        let module = CudaModule::parse(&file.to_string_lossy(), &read(file)?)?;
+        let module = self.module(file)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
         let mut request = self.request(&declared);
         if self.grid.is_none() && self.dim.is_none() {
@@ -167,15 +224,22 @@ impl LaunchOptions {
 
     /// Lowers a kernel and builds its arguments.
     pub fn job(&self, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
-        let text = read(file)?;
-        let module = CudaModule::parse(&file.to_string_lossy(), &text)?;
+        let module = self.module(file)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
         let lowered = module.kernel(&kernel_name, &self.request(&declared))?;
-        self.filled(file, text, lowered)
+        self.filled(file, SourceLines::Cuda(Box::new(module)), lowered)
+    }
+
+    /// Parses a file with the headers that it includes.
+    fn module(&self, file: &Path) -> Result<CudaModule, Failure> {
+        CudaModule::load(file, &self.preprocessor.options()).map_err(|error| match error {
+            LoadError::Invalid(errors) => errors.into(),
+            LoadError::Read(path, error) => format!("cannot read {}: {error}", path.display()).into(),
+        })
     }
 
     /// Builds the arguments of a lowered kernel.
-    pub fn filled(&self, file: &Path, text: String, lowered: Lowered) -> Result<Job, Failure> {
+    pub fn filled(&self, file: &Path, lines: SourceLines, lowered: Lowered) -> Result<Job, Failure> {
         let kernel = lowered.kernel.clone();
         let (mut values, mut memory) = (vec![vec![]; kernel.values.len()], vec![vec![]; kernel.params.len()]);
         for (name, param) in &lowered.params {
@@ -229,7 +293,7 @@ impl LaunchOptions {
             )
             .into());
         }
-        let origin = Some(SourceOrigin { file: file.into(), text, lowered });
+        let origin = Some(SourceOrigin { file: file.into(), lines, lowered });
         Ok(Job { kernel, values, memory, origin })
     }
 
@@ -283,45 +347,29 @@ fn select_kernel(module: &CudaModule, file: &Path, name: Option<&str>) -> Result
     }
 }
 
-/// Result of checking one kernel.
-pub struct CheckedKernel {
-    /// Its name in the source.
-    pub kernel: Option<String>,
-    /// The name that selects this instance, if it differs.
-    pub instance: Option<String>,
-    pub line: usize,
-    pub errors: Option<Errors>,
-    /// Generic parameter types that were tried without success: the kernel was not checked.
-    pub tried_types: Option<String>,
-}
-
-/// Checks all kernels of a file, as if launched with arrays of any length.
-pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
-    let module = match CudaModule::parse(&file.to_string_lossy(), &read(file)?) {
-        Ok(module) => module,
-        Err(errors) => {
-            let line = errors.diagnostics.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![CheckedKernel {
-                kernel: None,
-                instance: None,
-                line,
-                errors: Some(errors),
-                tried_types: None,
-            }]);
-        }
-    };
+/// Checks all kernels of a file, as if launched with arrays of any length; adds the files that it
+/// includes to `included`.
+pub fn check(
+    file: &Path,
+    options: &PreprocessorArgs,
+    included: &mut Vec<PathBuf>,
+) -> Result<Vec<CheckedKernel>, Failure> {
+    let module = CudaModule::read(&file.to_string_lossy(), &read(file)?, Some(file), &options.options());
+    included.extend(module.included_files().iter().filter_map(|path| path.canonicalize().ok()));
+    let kernels = module.kernels();
+    if let (Some(errors), true) = (module.errors(), kernels.is_empty()) {
+        return Ok(vec![CheckedKernel::of_file(errors)]);
+    }
     let check = |kernel: CudaKernelInfo| {
         let mut request =
             LaunchRequest::new([1; 3], [kernel.max_threads.unwrap_or(128).clamp(1, 1024), 1, 1]).shared_bytes(16 << 10);
         request.default_length = Some(i32::MAX as u64);
-        let errors = module.kernel(&module.example_instance(&kernel.name), &request).err();
-        CheckedKernel {
-            kernel: Some(kernel.name),
-            instance: None,
-            line: kernel.line as usize,
-            errors,
-            tried_types: None,
-        }
+        let outcome = match (kernel.is_template, module.errors()) {
+            (true, None) => CheckVerdict::NotInstantiated(module.example_instance(&kernel.name)),
+            _ => module.kernel(&kernel.name, &request).map_or_else(CheckVerdict::Errors, |_| CheckVerdict::NoErrors),
+        };
+        let defined_in = Some(kernel.file).filter(|defined_in| defined_in != module.file());
+        CheckedKernel { kernel: Some(kernel.name), instance: None, defined_in, line: kernel.line as usize, outcome }
     };
-    Ok(module.kernels().into_iter().map(check).collect())
+    Ok(kernels.into_iter().map(check).collect())
 }

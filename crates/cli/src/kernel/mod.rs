@@ -3,6 +3,7 @@
 
 mod argument;
 mod bench;
+mod check;
 mod cuda;
 mod emit;
 mod python;
@@ -13,7 +14,7 @@ mod unchecked;
 
 pub use source::TEMPLATES;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -56,6 +57,8 @@ pub enum KernelCommand {
         /// Files in IR text (.bir), CUDA C++ (.cu) or Python syntax (.py), or folders of them
         #[arg(required = true, value_name = "PATH")]
         files: Vec<PathBuf>,
+        #[command(flatten)]
+        preprocessor: cuda::PreprocessorArgs,
         /// Write JSON to stdout
         #[arg(long)]
         json: bool,
@@ -94,7 +97,7 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         KernelCommand::Emit { source, target, native, arch, out } => {
             emit::emit(&source.emit_source()?, *target, *native, arch, out.as_deref())
         }
-        KernelCommand::Check { files, json } => check(files, *json),
+        KernelCommand::Check { files, preprocessor, json } => check::check(files, preprocessor, *json),
         KernelCommand::Run { source, device, sanitize, max_statements, json } => {
             let device = device.parse()?;
             match source.job() {
@@ -117,116 +120,4 @@ fn list(json: bool) -> Result<ExitCode, Failure> {
         print(&lines.concat())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn check(paths: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
-    let mut failed = false;
-    for path in paths {
-        let mut files = vec![];
-        collect_files(path, true, &mut files)?;
-        let mut kernels = 0;
-        for file in &files {
-            let (file_failed, found) = check_file(file, json)?;
-            failed |= file_failed;
-            kernels += found;
-        }
-        // No output would look like success; JSON lines describe kernels only.
-        if kernels == 0 && !json {
-            print(&format!("{}: no kernels\n", path.display()))?;
-        }
-    }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Checks a file's kernels and prints the results; returns whether one failed, and their number.
-fn check_file(file: &Path, json: bool) -> Result<(bool, usize), Failure> {
-    if cuda::is_cuda(file) || python::is_python(file) {
-        let checked = if cuda::is_cuda(file) { cuda::check(file)? } else { python::check(file)? };
-        let kernels = checked.len();
-        return Ok((report_kernels(file, checked, json)?, kernels));
-    }
-    let found = match source::read(file) {
-        Ok(found) => found,
-        Err(error) => vec![(1, Err(error))],
-    };
-    let (mut failed, kernels) = (false, found.len());
-    for (line, result) in found {
-        failed |= result.is_err();
-        let text = match (&result, json) {
-            (Ok(kernel), true) => json!({"file": file, "kernel": kernel.name, "line": line, "ok": true}).to_string(),
-            (Err(error), true) => {
-                json!({"file": file, "line": line, "ok": false, "error": error.to_string()}).to_string()
-            }
-            (Ok(kernel), false) => format!("{}: kernel '{}': no errors found", file.display(), kernel.name),
-            (Err(error), false) => error.to_string(),
-        };
-        print(&format!("{text}\n"))?;
-    }
-    Ok((failed, kernels))
-}
-
-/// Collects a file, or the kernel files of a folder.
-fn collect_files(path: &Path, explicit: bool, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    if path.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let mut inside = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
-        inside.sort();
-        // A link to a folder could lead back here.
-        return inside
-            .iter()
-            .filter(|path| !(path.is_symlink() && path.is_dir()))
-            .try_for_each(|path| collect_files(path, false, files));
-    }
-    if explicit
-        || cuda::is_cuda(path)
-        || python::is_python(path)
-        || path.extension().is_some_and(|extension| extension == "bir")
-    {
-        files.push(path.into());
-    }
-    Ok(())
-}
-
-/// Prints the results for the kernels of a source file; returns true if a check failed.
-fn report_kernels(file: &Path, checked: Vec<cuda::CheckedKernel>, json: bool) -> Result<bool, Failure> {
-    let mut failed = false;
-    let lines: Vec<usize> = checked.iter().map(|one| one.line).collect();
-    for cuda::CheckedKernel { kernel, instance, line, errors, tried_types } in checked {
-        failed |= errors.is_some();
-        let name = instance.as_ref().or(kernel.as_ref()).cloned().unwrap_or_default();
-        // Several instances of one kernel are told apart by their names.
-        let several = lines.iter().filter(|&&other| other == line).count() > 1;
-        let text = match (&errors, &tried_types) {
-            _ if json => {
-                let mut line_json = json!({"file": file, "kernel": kernel, "line": line, "ok": errors.is_none()});
-                if let Some(instance) = instance {
-                    line_json["instance"] = instance.into();
-                }
-                if let Some(tried) = &tried_types {
-                    (line_json["ok"], line_json["tried"]) = (serde_json::Value::Null, tried.as_str().into());
-                }
-                if let Some(errors) = &errors {
-                    let all = errors.diagnostics.iter().map(|e| {
-                        json!({"line": e.line, "column": e.column, "message": e.message, "expected": e.label,
-                            "hint": e.hint})
-                    });
-                    line_json["errors"] = all.collect();
-                    if let Some(first) = errors.diagnostics.first() {
-                        (line_json["line"], line_json["error"]) = (first.line.into(), first.message.clone().into());
-                    }
-                }
-                line_json.to_string()
-            }
-            (None, Some(tried)) => format!(
-                "{}: kernel '{name}' was not checked: its parameter types are generic, and none of those tried fits \
-                 ({tried}); specify them with 'bornite kernel emit --kernel {name}<parameter:type>'",
-                file.display()
-            ),
-            (None, None) => format!("{}: kernel '{name}': no errors found", file.display()),
-            (Some(errors), _) if several => format!("{}: kernel '{name}' has errors:\n{errors}", file.display()),
-            (Some(errors), _) => errors.to_string(),
-        };
-        print(&format!("{text}\n"))?;
-    }
-    Ok(failed)
 }

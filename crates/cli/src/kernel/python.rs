@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use bornite::ir::Kernel;
-use bornite_lang::python::{self, CheckOutcome, PythonModule};
+use bornite_lang::python::{self, PythonModule};
 use bornite_lang::{LaunchRequest, LoadError};
 
-use super::cuda::{CheckedKernel, LaunchOptions, read};
+use super::check::{CheckVerdict, CheckedKernel};
+use super::cuda::{LaunchOptions, SourceLines, read};
 use super::source::Job;
 use crate::Failure;
 
@@ -61,7 +62,7 @@ pub fn job(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<Jo
     }
     // Reports an array without an argument before its sizes are needed.
     let lowered = module.kernel(&name, &request(launch))?;
-    launch.filled(file, read(file)?, lowered)
+    launch.filled(file, SourceLines::Text(read(file)?), lowered)
 }
 
 /// The kernel of that name, or the only one of the file.
@@ -84,26 +85,18 @@ fn select_kernel(module: &PythonModule, file: &Path, name: Option<&str>) -> Resu
 pub fn check(file: &Path) -> Result<Vec<CheckedKernel>, Failure> {
     let module = match PythonModule::load(file) {
         Ok(module) => module,
-        Err(LoadError::Invalid(errors)) => {
-            let line = errors.diagnostics.first().map_or(1, |found| found.line as usize);
-            return Ok(vec![CheckedKernel {
-                kernel: None,
-                instance: None,
-                line,
-                errors: Some(errors),
-                tried_types: None,
-            }]);
-        }
+        Err(LoadError::Invalid(errors)) => return Ok(vec![CheckedKernel::of_file(errors)]),
         Err(other) => return Err(other.into()),
     };
     let converted = |checked: python::KernelCheck| {
-        let (errors, tried_types) = match checked.outcome {
-            CheckOutcome::Valid => (None, None),
-            CheckOutcome::Invalid(errors) => (Some(errors), None),
-            CheckOutcome::Undetermined(tried) => (None, Some(tried)),
+        let outcome = match checked.outcome {
+            python::CheckOutcome::Valid => CheckVerdict::NoErrors,
+            python::CheckOutcome::Invalid(errors) => CheckVerdict::Errors(errors),
+            python::CheckOutcome::Undetermined(tried) => CheckVerdict::NoMatchingTypes(tried),
         };
         let instance = (checked.name != checked.kernel).then_some(checked.name);
-        CheckedKernel { kernel: Some(checked.kernel), instance, line: checked.line as usize, errors, tried_types }
+        let (kernel, line) = (Some(checked.kernel), checked.line as usize);
+        CheckedKernel { kernel, instance, defined_in: None, line, outcome }
     };
     Ok(module.check().into_iter().map(converted).collect())
 }

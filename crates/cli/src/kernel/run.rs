@@ -240,9 +240,17 @@ pub fn execute(
             .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": values_to_json(first)}))
             .collect();
         let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.message), found.line));
+        let located = job.origin.as_ref().map(|origin| match line {
+            Some(line) => origin.location(line as u32),
+            None => (origin.file.clone(), 0),
+        });
+        let (file, line) = match located {
+            Some((file, n)) => (Some(file), line.map(|_| n as usize)),
+            None => (None, line),
+        };
         print_json(&json!({
             "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
-            "file": job.origin.as_ref().map(|origin| &origin.file), "checked": true, "printed": shown.lines,
+            "file": file, "checked": true, "printed": shown.lines,
         }))?;
     } else if let Some(Finding { message, line }) = &found {
         let text = kernel.to_string();

@@ -4,6 +4,7 @@
 use bornite_ir::{Scalar, Value};
 
 use super::lex::{Interner, Symbol};
+use crate::diagnostic::Source;
 use crate::{Diagnostic, SourceSpan};
 
 /// A type as written in the source.
@@ -30,7 +31,15 @@ pub enum Base {
     Named(Symbol),
     /// A struct template with its arguments.
     Template(Symbol, Vec<TemplateArg>),
+    /// `T::TempStorage` of a collective.
+    TempStorage(Box<Base>),
 }
+
+/// Operators that can be overloaded; the function is named `operator+`.
+pub const OVERLOADABLE: &[&str] = &[
+    "+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "==", "!=", "<", "<=", ">", ">=", "+=", "-=", "*=", "/=", "%=",
+    "&=", "|=", "^=", "<<=", ">>=", "=", "()", "[]", "!", "~", "++", "--", "&&", "||", "->", ",",
+];
 
 /// A binary operator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +65,33 @@ pub enum Binary {
     Comma,
 }
 
+impl Binary {
+    /// Operator in the source.
+    pub fn token(self) -> &'static str {
+        match self {
+            Binary::Add => "+",
+            Binary::Sub => "-",
+            Binary::Mul => "*",
+            Binary::Div => "/",
+            Binary::Rem => "%",
+            Binary::And => "&",
+            Binary::Or => "|",
+            Binary::Xor => "^",
+            Binary::Shl => "<<",
+            Binary::Shr => ">>",
+            Binary::Eq => "==",
+            Binary::Ne => "!=",
+            Binary::Lt => "<",
+            Binary::Le => "<=",
+            Binary::Gt => ">",
+            Binary::Ge => ">=",
+            Binary::LogicalAnd => "&&",
+            Binary::LogicalOr => "||",
+            Binary::Comma => ",",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unary {
     Minus,
@@ -73,6 +109,50 @@ pub enum TemplateArg {
     Value(Expr),
 }
 
+/// Template arguments as text: `float, 4`.
+pub fn template_args_text(args: &[TemplateArg], names: &Interner, source: &Source) -> String {
+    let text = |arg: &TemplateArg| match arg {
+        TemplateArg::Type(ty) => ty.text(names, source),
+        TemplateArg::Value(value) => value.text(names, source),
+    };
+    args.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+impl TypeName {
+    fn text(&self, names: &Interner, source: &Source) -> String {
+        let base = match &self.base {
+            Base::Void => "void".to_owned(),
+            Base::Auto => "auto".to_owned(),
+            Base::Scalar(Scalar::I8) => "char".to_owned(),
+            Base::Scalar(scalar) => super::types::scalar_name(*scalar).to_owned(),
+            Base::Named(name) => names.text(*name).to_owned(),
+            Base::TempStorage(_) => "TempStorage".to_owned(),
+            Base::Template(name, args) => {
+                format!("{}<{}>", names.text(*name), template_args_text(args, names, source))
+            }
+        };
+        let qualifier = if self.constant && self.pointers > 0 { "const " } else { "" };
+        format!("{qualifier}{base}{}", "*".repeat(self.pointers as usize))
+    }
+}
+
+impl Expr {
+    fn text(&self, names: &Interner, source: &Source) -> String {
+        let text = |inner: &Expr| inner.text(names, source);
+        match &self.kind {
+            ExprKind::Number { value, .. } if value.scalar() == Scalar::Bool => (value.bits() != 0).to_string(),
+            ExprKind::Number { value, .. } if value.scalar().is_int() => value.as_i64().to_string(),
+            ExprKind::Name(name) => names.text(*name).to_owned(),
+            ExprKind::Unary(Unary::Minus, a) => format!("-{}", text(a)),
+            ExprKind::SizeOf(ty) => format!("sizeof({})", ty.text(names, source)),
+            ExprKind::Cast(ty, a) => format!("({}){}", ty.text(names, source), text(a)),
+            ExprKind::Conditional(a, b, c) => format!("({} ? {} : {})", text(a), text(b), text(c)),
+            ExprKind::Binary(op, a, b) => format!("({} {} {})", text(a), op.token(), text(b)),
+            _ => source.text_of(self.span).split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
     pub kind: ExprKind,
@@ -88,7 +168,8 @@ pub enum ExprKind {
         value: Value,
         hex: bool,
     },
-    Str,
+    /// A string literal: the text between its quotes, with escape sequences as written.
+    Str(Box<str>),
     /// `nullptr`.
     Null,
     Name(Symbol),
@@ -108,6 +189,25 @@ pub enum ExprKind {
         templates: Vec<TemplateArg>,
         args: Vec<Expr>,
     },
+    /// `object.f(…)`; `object->f(…)` has a dereferenced object.
+    MethodCall {
+        object: Box<Expr>,
+        name: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
+    /// `S::f(…)`.
+    ScopedCall {
+        scope: TypeName,
+        name: Symbol,
+        templates: Vec<TemplateArg>,
+        args: Vec<Expr>,
+    },
+    /// `S::N`.
+    Scoped(TypeName, Symbol),
+    /// A call of an expression: `functor()(…)`.
+    Invoke(Box<Expr>, Vec<Expr>),
+    This,
     Index(Box<Expr>, Box<Expr>),
     Member(Box<Expr>, Symbol),
     Arrow(Box<Expr>, Symbol),
@@ -115,6 +215,8 @@ pub enum ExprKind {
     /// `T(a, b)`; `T{a, b}` has one argument, the braced list.
     Construct(TypeName, Vec<Expr>),
     Braces(Vec<Expr>),
+    /// `.x = 1` in a braced list.
+    Designated(Symbol, Box<Expr>),
     SizeOf(TypeName),
     SizeOfExpr(Box<Expr>),
 }
@@ -215,6 +317,26 @@ pub struct Function {
     /// Parameters; those with an initializer have a default argument.
     pub params: Vec<Declarator>,
     pub body: Vec<Stmt>,
+    /// Set for a member function, whose template parameters begin with those of its struct.
+    pub method: Option<Box<Method>>,
+}
+
+/// A member function.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Method {
+    /// Name of its struct.
+    pub of: Symbol,
+    pub kind: MethodKind,
+    pub is_const: bool,
+    /// Members that a constructor initializes: `x(1), y{2}`.
+    pub initializers: Vec<(Symbol, SourceSpan, Vec<Expr>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MethodKind {
+    Plain,
+    Static,
+    Constructor,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -229,13 +351,21 @@ pub struct StructItem {
     pub fields: Vec<Declarator>,
     /// Alignments in bytes from `__align__` or `alignas` on fields, by field index.
     pub field_aligns: Vec<(usize, Expr)>,
+    /// Static members with their initializers.
+    pub statics: Vec<Declarator>,
+    /// True if it has a constructor, for the host or for the device: then it is not an aggregate.
+    pub has_constructor: bool,
+    /// A member function that copying or destroying an object would call.
+    pub copy_control: Option<Diagnostic>,
 }
 
 /// A function that uses unsupported constructs. Its errors are reported where it is called.
 #[derive(Clone, Debug)]
 pub struct UnsupportedFunction {
-    /// `None` for an operator.
+    /// `None` if it is not known.
     pub name: Option<Symbol>,
+    /// Struct of a member function.
+    pub method_of: Option<Symbol>,
     pub is_kernel: bool,
     pub span: SourceSpan,
     pub errors: Vec<Diagnostic>,
@@ -251,17 +381,26 @@ pub struct File {
     /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,
+    /// Constants of scoped enums, by enum.
+    pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`
     pub instances: Vec<(Symbol, Vec<TemplateArg>)>,
-    /// Host declarations that kernels cannot use, with the error to report where one does.
-    pub host_only: Vec<(Symbol, Diagnostic)>,
+    /// Declarations that kernels cannot use, with the error to report where one does.
+    pub unsupported_items: Vec<(Symbol, Diagnostic)>,
 }
 
 impl File {
-    /// Returns the error for using the host-only declaration `name` in a kernel at `line`.
-    pub fn host_only_error(&self, name: Symbol, names: &Interner, line: u32) -> Option<Diagnostic> {
-        let (_, why) = self.host_only.iter().find(|(found, _)| *found == name)?;
-        let used = format!("'{}', used in line {line}, was skipped as host code because of this", names.text(name));
+    /// Returns the error for using an unsupported declaration at `span`.
+    pub fn unsupported_item(
+        &self,
+        name: Symbol,
+        names: &Interner,
+        source: &Source,
+        span: SourceSpan,
+    ) -> Option<Diagnostic> {
+        let (_, why) = self.unsupported_items.iter().find(|(found, _)| *found == name)?;
+        let line = source.line_in_words(span.start, why.span.start);
+        let used = format!("'{}', used in {line}, is not available because of this", names.text(name));
         Some(Diagnostic { hint: Some(used), ..why.clone() })
     }
 }

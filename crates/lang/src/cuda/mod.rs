@@ -11,13 +11,18 @@ mod parse;
 mod preprocess;
 mod types;
 
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
 use bornite_ir::{Scalar, Value};
 
-use crate::diagnostic::{Source, counted};
-use crate::{Errors, LaunchRequest, Lowered};
-use ast::{File, Function};
+use crate::diagnostic::{Diagnostic, Source, counted};
+use crate::{Errors, LaunchRequest, LoadError, Lowered};
+use ast::{File, Function, TemplateArg, template_args_text};
 use lex::Interner;
 use lower::{BoundArg, LowerError, Lowering};
+use preprocess::MissingHeader;
+pub use preprocess::PreprocessorOptions;
 use types::CType;
 
 /// Maximum size of a source file.
@@ -31,89 +36,154 @@ pub struct CudaModule {
     file: File,
     /// For each function, whether it is pure and becomes an IR function; others are inlined.
     is_pure: Vec<bool>,
+    /// Errors of the file as a whole.
+    errors: Vec<Diagnostic>,
+    missing_headers: Vec<MissingHeader>,
+    included: Vec<PathBuf>,
 }
 
 /// Declaration of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CudaKernelInfo {
-    /// Name; for an explicit instance of a template, with its arguments: `scale<float, 4>`.
+    /// Name; for an instance of a template, with its arguments: `scale<float, 4>`.
     pub name: String,
+    /// File of its declaration, which may be one that the source includes.
+    pub file: String,
     /// Line of its declaration.
     pub line: u32,
-    /// True for a template without explicit instances, whose arguments must be given by name.
+    /// True for a template that the file does not instantiate, whose arguments must be given by
+    /// name.
     pub is_template: bool,
     /// Maximum threads per block from `__launch_bounds__`.
     pub max_threads: Option<u32>,
 }
 
 impl CudaModule {
-    /// Parses a file.
+    /// Parses a file. An error of one kernel is reported where that kernel is lowered, unless no
+    /// kernel can be used. Local headers cannot be found from a text; see [`CudaModule::load`].
     pub fn parse(file: &str, text: &str) -> Result<CudaModule, Errors> {
-        let source = Source::new(file, text);
-        if text.len() > MAX_BYTES {
-            let what = format!("file of {} bytes is too large; the limit is {MAX_BYTES} bytes", text.len());
-            let found = source.diagnostic(Default::default(), what, String::new(), None);
-            return Err(Errors::new(&source, vec![found]));
-        }
-        let (mut names, mut lex_errors) = (Interner::default(), vec![]);
-        let tokens = lex::tokenize(text, &mut names, &mut lex_errors);
-        let tokens = preprocess::preprocess(text, tokens, &mut names, &mut lex_errors);
-        let tokens = lex::strip_attributes(tokens, &names);
-        let unnamed = names.intern("");
-        let mut parser = parse::Parser::new(&source, &names, &tokens, unnamed);
-        parser.items();
-        let (mut errors, mut file) = (parser.errors, parser.file);
-        if !errors.is_empty() || file.functions.iter().all(|function| !function.is_kernel) {
-            errors.extend(file.unsupported_functions.drain(..).flat_map(|function| function.errors));
-        }
-        errors.extend(
-            (lex_errors.into_iter())
-                .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
-        );
-        if !errors.is_empty() {
-            return Err(Errors::new(&source, errors));
-        }
-        let is_pure = lower::pure_functions(&names, &file);
-        Ok(CudaModule { source, names, file, is_pure })
+        CudaModule::read(file, text, None, &PreprocessorOptions::default()).usable()
     }
 
-    /// Kernels of the file. A template is listed by its explicit instances, or by itself if it has
-    /// none.
+    /// Loads a file and the local headers that it includes.
+    pub fn load(path: &Path, options: &PreprocessorOptions) -> Result<CudaModule, LoadError> {
+        let mut bytes = vec![];
+        let file = std::fs::File::open(path).map(|file| file.take(4 * MAX_BYTES as u64));
+        file.and_then(|mut file| file.read_to_end(&mut bytes)).map_err(|error| LoadError::Read(path.into(), error))?;
+        // Comments of older files are not always UTF-8.
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(CudaModule::read(&path.to_string_lossy(), &text, Some(path), options).usable()?)
+    }
+
+    /// Reads a file, valid or not: errors are reported where its kernels are lowered. `path` is the
+    /// location that local headers are found from.
+    pub fn read(file: &str, text: &str, path: Option<&Path>, options: &PreprocessorOptions) -> CudaModule {
+        let is_too_large = text.len() > MAX_BYTES;
+        let mut source = Source::new(file, if is_too_large { "" } else { text });
+        let mut names = Interner::default();
+        let preprocessed = preprocess::preprocess(&mut source, path, options, &mut names);
+        let tokens = lex::strip_attributes(preprocessed.tokens, &names);
+        let unnamed = names.intern("");
+        if tokens.iter().any(|token| token.kind == lex::TokenKind::Reserved("operator")) {
+            for token in ast::OVERLOADABLE {
+                names.intern(&format!("operator{token}"));
+            }
+        }
+        let mut parser = parse::Parser::new(
+            &source,
+            &names,
+            &tokens,
+            &preprocessed.token_errors,
+            &preprocessed.missing_headers,
+            unnamed,
+        );
+        parser.items();
+        parser.collect_instances();
+        let (mut errors, file) = (parser.errors, parser.file);
+        if is_too_large {
+            let what = format!("file of {} bytes is too large; the limit is {MAX_BYTES} bytes", text.len());
+            errors.push(source.diagnostic(Default::default(), what, String::new(), None));
+        }
+        errors.extend(
+            (preprocessed.file_errors.into_iter())
+                .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
+        );
+        let is_pure = lower::pure_functions(&names, &file);
+        let (missing_headers, included) = (preprocessed.missing_headers, preprocessed.included);
+        CudaModule { source, names, file, is_pure, errors, missing_headers, included }
+    }
+
+    /// Returns the module if it has a kernel that was parsed, or nothing that failed.
+    fn usable(self) -> Result<CudaModule, Errors> {
+        let mut errors = self.errors.clone();
+        if !errors.is_empty() || self.file.functions.iter().all(|function| !function.is_kernel) {
+            errors.extend(self.file.unsupported_functions.iter().flat_map(|function| function.errors.clone()));
+        }
+        if errors.is_empty() { Ok(self) } else { Err(Errors::new(&self.source, errors)) }
+    }
+
+    /// Errors of the file as a whole, such as an unmatched brace.
+    pub fn errors(&self) -> Option<Errors> {
+        (!self.errors.is_empty()).then(|| Errors::new(&self.source, self.errors.clone()))
+    }
+
+    /// Files that the source includes.
+    pub fn included_files(&self) -> &[PathBuf] {
+        &self.included
+    }
+
+    /// Kernels of the file and of its headers. A template is listed by its instances: explicit
+    /// ones, and those that host code of the file launches; or by itself if it has none.
     pub fn kernels(&self) -> Vec<CudaKernelInfo> {
         let mut all = vec![];
+        let info = |name: String, at: u32, is_template: bool, max_threads: Option<u32>| {
+            let line = self.source.line(at);
+            let (file, local_line) = self.source.location(line);
+            (line, CudaKernelInfo { name, file: file.to_owned(), line: local_line, is_template, max_threads })
+        };
         for function in self.file.functions.iter().filter(|function| function.is_kernel) {
             let name = self.names.text(function.name);
-            let line = self.source.line(function.span.start);
             let max_threads = function.launch_bound.as_ref().and_then(|bound| match bound.kind {
                 ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
                 _ => None,
             });
-            let instances = self.file.instances.iter().filter(|(found, _)| *found == function.name);
-            let named: Vec<String> =
-                instances.map(|(_, args)| format!("{name}<{}>", self.template_args_text(args))).collect();
-            let is_template = !function.templates.is_empty() && named.is_empty();
-            let names = if named.is_empty() { vec![name.to_owned()] } else { named };
-            all.extend(names.into_iter().map(|name| CudaKernelInfo { name, line, is_template, max_threads }));
+            let fits = |args: &[TemplateArg]| args.len() <= function.templates.len();
+            let instances = self.file.instances.iter().filter(|(found, args)| *found == function.name && fits(args));
+            let suffix = self.overload_suffix(function);
+            let named: Vec<String> = instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
+            let is_template = function.templates.iter().any(|param| param.default.is_none()) && named.is_empty();
+            let names = if named.is_empty() { vec![format!("{name}{suffix}")] } else { named };
+            all.extend(names.into_iter().map(|name| info(name, function.span.start, is_template, max_threads)));
         }
         for function in self.file.unsupported_functions.iter().filter(|function| function.is_kernel) {
-            let Some(name) = function.name.map(|name| self.names.text(name).to_owned()) else { continue };
-            let line = self.source.line(function.span.start);
-            all.push(CudaKernelInfo { name, line, is_template: false, max_threads: None });
+            let name = function.name.map_or("?", |name| self.names.text(name));
+            all.push(info(name.to_owned(), function.span.start, false, None));
         }
-        all.sort_by_key(|kernel| kernel.line);
-        all
+        all.sort_by_key(|(line, _)| *line);
+        all.into_iter().map(|(_, kernel)| kernel).collect()
     }
 
-    fn template_args_text(&self, args: &[ast::TemplateArg]) -> String {
-        let span = |arg: &ast::TemplateArg| match arg {
-            ast::TemplateArg::Type(ty) => ty.span,
-            ast::TemplateArg::Value(value) => value.span,
+    /// Parameter types of an overloaded kernel, which tell its versions apart: `(float*, int)`.
+    fn overload_suffix(&self, function: &Function) -> String {
+        let same = |other: &&Function| other.is_kernel && other.name == function.name;
+        if self.file.functions.iter().filter(same).count() < 2 {
+            return String::new();
+        }
+        let ty = |param: &ast::Declarator| {
+            TemplateArg::Type(ast::TypeName {
+                pointers: param.ty.pointers + param.sizes.len().min(8) as u8,
+                ..param.ty.clone()
+            })
         };
-        let text = |arg| {
-            let span = span(arg);
-            self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().trim().to_owned()
-        };
-        args.iter().map(text).collect::<Vec<_>>().join(", ")
+        let types: Vec<TemplateArg> = function.params.iter().map(ty).collect();
+        format!("({})", template_args_text(&types, &self.names, &self.source))
+    }
+
+    fn instance_name(&self, name: &str, args: &[TemplateArg]) -> String {
+        match args {
+            [] => name.to_owned(),
+            _ => format!("{name}<{}>", template_args_text(args, &self.names, &self.source)),
+        }
     }
 
     /// Returns a kernel's name with example template arguments, if it needs any: `scale<float,
@@ -133,13 +203,27 @@ impl CudaModule {
         &self.source.file
     }
 
-    /// Text of a source line, counted from 1.
+    /// Text of a source line of a lowered kernel, counted from 1 through all files.
     pub fn line(&self, line: u32) -> &str {
         self.source.line_text(line)
     }
 
+    /// File of a source line of a lowered kernel, and its number in that file.
+    pub fn location(&self, line: u32) -> (&str, u32) {
+        self.source.location(line)
+    }
+
     /// Lowers a kernel for a launch. A template is named with its arguments: `scale<float, 4>`.
     pub fn kernel(&self, name: &str, request: &LaunchRequest) -> Result<Lowered, Errors> {
+        let compact = |name: &str| name.split_whitespace().collect::<String>();
+        // `k(float*)` selects one of several overloads.
+        let (name, overload) = match name.find('(').filter(|at| name.ends_with(')') && !name[..*at].contains('<')) {
+            Some(at) => name.split_at(at),
+            None => match name.find(">(") {
+                Some(at) => name.split_at(at + 1),
+                None => (name, ""),
+            },
+        };
         let (plain, args) = match name.split_once('<') {
             Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
             None => (name.trim(), None),
@@ -147,16 +231,30 @@ impl CudaModule {
         let named = |name: lex::Symbol| self.names.text(name) == plain;
         let unsupported =
             self.file.unsupported_functions.iter().find(|one| one.is_kernel && one.name.is_some_and(named));
-        if let Some(unsupported) = unsupported {
-            return Err(Errors::new(&self.source, unsupported.errors.clone()));
+        let errors = unsupported.map_or(&self.errors, |unsupported| &unsupported.errors);
+        if !errors.is_empty() {
+            return Err(Errors::new(&self.source, errors.clone()));
         }
-        let found = self.file.functions.iter().find(|f| f.is_kernel && named(f.name));
+        let is_selected = |function: &&Function| {
+            function.is_kernel
+                && named(function.name)
+                && (overload.is_empty() || compact(&self.overload_suffix(function)) == compact(overload))
+        };
+        let found = self.file.functions.iter().find(is_selected);
         let Some(function) = found else {
             let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
             let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
             return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
         };
-        let bound = self.template_arguments(function, args)?;
+        // An instance of the file has the arguments as parsed, which may be any type.
+        let instance = self.file.instances.iter().find(|(found, args)| {
+            *found == function.name && compact(&self.instance_name(plain, args)) == compact(name)
+        });
+        let bound = match instance {
+            Some(_) => vec![],
+            None => self.template_arguments(function, args)?,
+        };
+        let instance = instance.map(|(_, args)| &args[..]);
         let first = request.index_type.unwrap_or_else(|| {
             let long = |dims: &[bornite_ir::Dim]| {
                 dims.iter().any(|dim| dim.extent.known().is_some_and(|n| n > i32::MAX as i64))
@@ -165,7 +263,12 @@ impl CudaModule {
         });
         let (mut index_type, mut component_views) = (first, vec![]);
         loop {
-            match Lowering::new(self, request, function, index_type).kernel(function, &bound, &component_views) {
+            match Lowering::new(self, request, function, index_type).kernel(
+                function,
+                instance,
+                &bound,
+                &component_views,
+            ) {
                 Ok(lowered) => return Ok(lowered),
                 Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
                 Err(LowerError::NeedsComponentAccess(views)) => component_views = views,

@@ -9,6 +9,46 @@ pub enum CType {
     Value(Type),
     /// A pointer to values of this type.
     Pointer(Type),
+    Group(Group),
+    /// A collective of CUB.
+    Collective(Collective),
+    /// Shared storage of a collective.
+    TempStorage(Collective),
+}
+
+/// A collective of CUB over values of one type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Collective {
+    pub kind: CollectiveKind,
+    pub scalar: Scalar,
+    /// Number of threads that take part.
+    pub threads: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CollectiveKind {
+    BlockReduce,
+    BlockScan,
+    WarpReduce,
+}
+
+/// Returns true for the collectives of CUB that are supported.
+pub fn is_collective(name: &str) -> bool {
+    matches!(name, "BlockReduce" | "BlockScan" | "WarpReduce")
+}
+
+/// A cooperative group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    Block,
+    Grid,
+    /// A tile of that number of threads of a warp.
+    Tile(u8),
+}
+
+/// Returns true for the types of cooperative groups.
+pub fn is_group_type(name: &str) -> bool {
+    matches!(name, "thread_block" | "grid_group" | "thread_block_tile" | "coalesced_group" | "thread_group")
 }
 
 /// Type that CUDA, the C++ library or the CUDA printer defines by name.

@@ -194,10 +194,19 @@ impl GptConfig {
     }
 
     /// Returns a named model: `tiny`, `small`, `medium`, `gpt2-124m` and so on; the first three
-    /// also with the prefix `llama-`.
+    /// also with the prefix `llama-`; and `llama-1b`, the sizes of Llama 3.2 1B.
     #[track_caller]
     pub fn named(name: &str, vocabulary: usize) -> Result<GptConfig> {
         located(|| {
+            if name == "llama-1b" {
+                return Ok(GptConfig {
+                    kv_heads: 8,
+                    mlp_hidden: 8192,
+                    position: PositionKind::Rope(500_000.0),
+                    tied_embeddings: true,
+                    ..GptConfig::llama(vocabulary, 2048, 16, 32, 2048)
+                });
+            }
             let (build, size) = match name.strip_prefix("llama-") {
                 Some(size) => (GptConfig::llama as fn(usize, usize, usize, usize, usize) -> GptConfig, size),
                 None => (GptConfig::gpt2 as fn(usize, usize, usize, usize, usize) -> GptConfig, name),
@@ -205,7 +214,7 @@ impl GptConfig {
             match SIZES.iter().find(|(known, _)| *known == size) {
                 Some((_, [layers, heads, width, context])) => Ok(build(vocabulary, *context, *layers, *heads, *width)),
                 None => {
-                    let names: Vec<&str> = SIZES.iter().map(|(name, _)| *name).collect();
+                    let names: Vec<&str> = SIZES.iter().map(|(name, _)| *name).chain(["llama-1b"]).collect();
                     Err(Error::config(format!("there is no model '{name}'; available are {}", names.join(", "))))
                 }
             }

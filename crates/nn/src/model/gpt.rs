@@ -1,6 +1,6 @@
 //! GPT-2 and Llama models, built from the same transformer block.
 
-use bornite::{DType, Device, Tensor, Var, error::SourceLocation, var::Update};
+use bornite::{DType, Device, Tensor, Var, var::Update};
 
 use super::attention::{Attention, KvCache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
@@ -209,10 +209,7 @@ impl Gpt {
 
     /// Returns the output of the final norm for `[batch, tokens]`.
     fn hidden_states(&self, tokens: &Tensor) -> Tensor {
-        let (Ok(shape), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
-        let &[_, count] = shape else {
-            return Tensor::failed("gpt", format!("expected tokens [batch, tokens], found {shape:?}"));
-        };
+        let (Ok(&[_, count]), Ok(device)) = (tokens.shape(), tokens.device()) else { return tokens.clone() };
         let positions = Tensor::arange(count, DType::I64, device);
         // The first rows of the position table are a slice, whose gradient is simpler than that of
         // a gather.
@@ -249,34 +246,45 @@ impl Gpt {
     /// Returns the logits of the next token after each of `[batch, tokens]`.
     #[track_caller]
     pub fn logits(&self, context: &Context, tokens: &Tensor) -> Tensor {
-        let location = SourceLocation::here();
-        context.run(&self.params, || location.in_scope(|| self.forward(tokens)))
+        match check_tokens(tokens, "tokens", None) {
+            Some(failed) => failed,
+            None => context.run(&self.params, || self.forward(tokens)),
+        }
     }
 
     /// As [`Gpt::next_token_loss`], with the values of a context.
     #[track_caller]
     pub fn loss(&self, context: &Context, tokens: &Tensor, targets: &Tensor) -> Tensor {
-        let location = SourceLocation::here();
-        context.run(&self.params, || location.in_scope(|| self.next_token_loss(tokens, targets)))
+        match check_batch(tokens, targets) {
+            Some(failed) => failed,
+            None => context.run(&self.params, || self.next_token_loss(tokens, targets)),
+        }
     }
 
     /// Returns the mean cross-entropy of the next tokens, `targets`, in f32; both are `[batch,
     /// tokens]`.
     #[track_caller]
     pub fn next_token_loss(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
-        SourceLocation::here().in_scope(|| {
-            let logits = self.padded_logits(&self.hidden_states(tokens));
-            let Ok(&[batch, count, columns]) = logits.shape() else { return logits };
-            let (logits, vocabulary) = (logits.reshape(&[batch * count, columns]), self.config.vocabulary);
-            let targets = targets.reshape(&[batch * count]);
-            if !self.ignore_negative_targets {
-                return logits.cross_entropy_per_row(&targets, vocabulary).mean(..);
-            }
-            let included = targets.ge(0).cast(DType::F32);
-            let rows = logits.cross_entropy_per_row(&targets.maximum(0i64), vocabulary);
-            // The loss of a batch without included targets is 0.
-            (rows * &included).sum(..) / (included.sum(..) + 1e-6)
-        })
+        match check_batch(tokens, targets) {
+            Some(failed) => failed,
+            None => self.mean_cross_entropy(tokens, targets),
+        }
+    }
+
+    /// The loss of a valid batch. Its operations have the locations of the model, by which plans
+    /// and profiles distinguish layers.
+    fn mean_cross_entropy(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
+        let logits = self.padded_logits(&self.hidden_states(tokens));
+        let Ok(&[batch, count, columns]) = logits.shape() else { return logits };
+        let (logits, vocabulary) = (logits.reshape(&[batch * count, columns]), self.config.vocabulary);
+        let targets = targets.reshape(&[batch * count]);
+        if !self.ignore_negative_targets {
+            return logits.cross_entropy_per_row(&targets, vocabulary).mean(..);
+        }
+        let included = targets.ge(0).cast(DType::F32);
+        let rows = logits.cross_entropy_per_row(&targets.maximum(0i64), vocabulary);
+        // The loss of a batch without included targets is 0.
+        (rows * &included).sum(..) / (included.sum(..) + 1e-6)
     }
 
     /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length`
@@ -331,11 +339,37 @@ impl Gpt {
     }
 }
 
+/// Returns an error tensor at the caller's location if a batch is not `[batch, tokens]` of
+/// integers, with a target for each token.
+#[track_caller]
+fn check_batch(tokens: &Tensor, targets: &Tensor) -> Option<Tensor> {
+    // Not by a closure, which would be the caller.
+    match check_tokens(tokens, "tokens", None) {
+        Some(failed) => Some(failed),
+        None => check_tokens(targets, "targets", tokens.shape().ok()),
+    }
+}
+
+#[track_caller]
+fn check_tokens(tokens: &Tensor, name: &str, expected: Option<&[usize]>) -> Option<Tensor> {
+    let (Ok(shape), Ok(dtype)) = (tokens.shape(), tokens.dtype()) else { return Some(tokens.clone()) };
+    let what = match expected {
+        _ if !dtype.is_int() => format!("{name} are {dtype}; expected integers"),
+        Some(expected) if shape != expected => format!("{name} have shape {shape:?}; expected {expected:?}, as tokens"),
+        None if shape.len() != 2 => format!("{name} have shape {shape:?}; expected [batch, tokens]"),
+        _ => return None,
+    };
+    Some(Tensor::failed("gpt", what))
+}
+
 impl Forward for Gpt {
     /// Returns the logits of the next token after each of `[batch, tokens]`.
     #[track_caller]
     fn forward(&self, tokens: &Tensor) -> Tensor {
-        SourceLocation::here().in_scope(|| self.project_to_logits(&self.hidden_states(tokens)))
+        match check_tokens(tokens, "tokens", None) {
+            Some(failed) => failed,
+            None => self.project_to_logits(&self.hidden_states(tokens)),
+        }
     }
 }
 
@@ -362,5 +396,29 @@ mod tests {
         let (x, first) = (Tensor::zeros(&[4], DType::F32, Device::cpu()), all[0].clone());
         let outside = checkpoint(&params, &x, &all[1..], move |x| x + first.value());
         assert!(outside.to_vec::<f32>().unwrap_err().to_string().contains("values for parameters 1 to 2"));
+    }
+    #[test]
+    fn a_bad_batch_is_an_error_at_the_caller_and_plans_name_layers() {
+        let params = Params::new(Device::cpu(), 0);
+        let gpt = Gpt::declare(&params, GptConfig::gpt2(16, 8, 2, 2, 8)).unwrap();
+        let tokens = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, Device::cpu());
+        let good = tokens(&[2, 8], DType::I64);
+        let cases = [
+            (gpt.forward(&tokens(&[8], DType::I64)), "tokens have shape [8]; expected [batch, tokens]", line!()),
+            (gpt.next_token_loss(&good, &tokens(&[8, 2], DType::I64)), "expected [2, 8], as tokens", line!()),
+            (gpt.next_token_loss(&tokens(&[2, 8], DType::F32), &good), "tokens are f32; expected integers", line!()),
+            (gpt.loss(&Context::new(vec![]), &good, &tokens(&[2, 8], DType::F32)), "targets are f32", line!()),
+        ];
+        for (failed, expected, line) in cases {
+            let error = failed.item().unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            let location = error.location().unwrap();
+            assert!(location.file().ends_with("gpt.rs") && location.line() == line, "{error}");
+        }
+        let loss = gpt.next_token_loss(&good, &good);
+        let plan = bornite::plan::summarize(&[loss]).unwrap();
+        let lines: std::collections::BTreeSet<u32> =
+            plan.steps.iter().filter_map(|step| step.location.map(|location| location.line())).collect();
+        assert!(lines.len() > 5, "{plan}");
     }
 }

@@ -53,7 +53,7 @@ pub const KEYS: &[ConfigKey] = &[
         "model.name",
         ValueKind::Text,
         "`tiny`",
-        "Named size: `tiny`, `small`, `medium`, `gpt2-124m`, `gpt2-355m`, `gpt2-774m`, `gpt2-1558m`; the first three also as `llama-tiny` and so on. The other keys of this section override parts of it.",
+        "Named size: `tiny`, `small`, `medium`, `gpt2-124m`, `gpt2-355m`, `gpt2-774m`, `gpt2-1558m`; the first three also as `llama-tiny` and so on; `llama-1b`. The other keys of this section override parts of it.",
     ),
     key(
         "model.from",

@@ -37,9 +37,17 @@ pub struct StepMetrics {
     /// Training time so far; steps that were discarded by a stop do not count.
     #[serde(alias = "seconds")]
     pub elapsed_seconds: f64,
-    /// Host time of the step: without waiting for the device and without computing on a CPU device.
+    /// Host time of the step: without waiting for the device or for data, and without computing on
+    /// a CPU device.
     #[serde(default)]
     pub host_ms: f64,
+    /// Time that the step waited for its batches to be read.
+    #[serde(default)]
+    pub data_wait_ms: f64,
+    /// Fraction of the time since the previous step in which the GPU had no work, 0 to 1; absent on
+    /// a CPU and for the first step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_idle_share: Option<f64>,
     /// Bytes allocated on the device.
     #[serde(alias = "memory")]
     pub memory_bytes: u64,
@@ -90,8 +98,13 @@ impl Metrics {
         self.skipped += u64::from(line.skipped);
         let path = self.folder.join(METRICS);
         writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
-        let mut scalars =
-            vec![("lr", line.lr), ("tokens_per_second", line.tokens_per_second), ("host_ms", line.host_ms)];
+        let mut scalars = vec![
+            ("lr", line.lr),
+            ("tokens_per_second", line.tokens_per_second),
+            ("host_ms", line.host_ms),
+            ("data_wait_ms", line.data_wait_ms),
+        ];
+        scalars.extend(line.gpu_idle_share.map(|share| ("gpu_idle_share", share)));
         scalars.extend(line.loss.map(|loss| ("loss", loss)));
         scalars.extend(line.grad_norm.map(|norm| ("grad_norm", norm)));
         scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));

@@ -4,9 +4,10 @@
 //! loop over epochs, `evaluate.rs` metrics. `engine.rs` and `step_traces.rs` run the steps.
 //! `learner.rs` is a GPT in training; `prepare.rs` and `run.rs` are the loop of `bornite train`.
 //! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
-//! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops. Nothing here
-//! prints: callers pass an [`Observer`].
+//! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
+//! times steps. Nothing here prints: callers pass an [`Observer`].
 
+mod benchmark;
 mod builder;
 mod compiled_step;
 mod config;
@@ -15,6 +16,7 @@ mod evaluate;
 mod events;
 mod fit;
 mod folder;
+mod gpu_time;
 mod keys;
 mod learner;
 mod metrics;
@@ -27,6 +29,7 @@ mod step_traces;
 mod tuning;
 mod workload;
 
+pub use benchmark::{StepBenchmark, benchmark_steps};
 pub use builder::{
     Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Muon, MuonAlgorithm, OptimizerAlgorithm,
     OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,

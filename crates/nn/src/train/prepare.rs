@@ -115,6 +115,7 @@ pub(super) fn prepare(
         store,
         shape: [batch, context],
         unread: None,
+        gpu_timer: Default::default(),
         pending_scale_update,
         elapsed_seconds,
         saved_step: resumed.is_some().then_some(step),

@@ -9,13 +9,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bornite::{Device, Tensor, runtime::interruptible};
 use bornite_support::tune::{Tuner, TuningRecord};
 
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
+use super::gpu_time::{GpuSpan, GpuTimer};
 use super::learner::{Learner, PendingStep};
 use super::metrics::{Metrics, StepMetrics};
 use super::precision::Precision;
@@ -151,6 +152,8 @@ pub(super) struct UnreadStep {
     pending: PendingStep,
     started: Instant,
     host_ms: f64,
+    data_wait_ms: f64,
+    gpu_span: GpuSpan,
 }
 
 /// A run between two steps.
@@ -169,6 +172,7 @@ pub(super) struct Run {
     pub shape: [usize; 2],
     pub tokens_per_step: u64,
     pub unread: Option<UnreadStep>,
+    pub gpu_timer: GpuTimer,
     /// True if the gradients of the last step that was read were finite; set until the loss scale
     /// is updated for it.
     pub pending_scale_update: Option<bool>,
@@ -265,16 +269,23 @@ impl Run {
     }
 
     /// Runs one step. Returns false if a stop interrupted it; then nothing has changed.
-    fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
+    pub(super) fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
         let (started, waited) = (Instant::now(), bornite_support::device_wait_time());
         let lr = self.schedule.lr_at(self.learner.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
         let (batches, interrupt) = (&mut self.batches, observer.interrupt_flag());
+        let (mut data_wait, mut gpu_span) = (Duration::ZERO, GpuSpan::default());
         let mut next = |n: usize| -> Result<Option<(Tensor, Tensor)>> {
             if n > 0 && observer.should_stop() {
                 return Ok(None);
             }
-            let Some(batch) = batches.next().transpose()? else { return Ok(None) };
+            let requested = Instant::now();
+            let batch = batches.next().transpose()?;
+            data_wait += requested.elapsed();
+            let Some(batch) = batch else { return Ok(None) };
+            if n == 0 {
+                gpu_span = GpuSpan::start(device);
+            }
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
             Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
         };
@@ -285,18 +296,22 @@ impl Run {
             self.batches.seek(before)?;
             return Ok(false);
         };
+        gpu_span.stop();
         note.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
-        let unread = UnreadStep { step: self.learner.steps(), lr, pending, started, host_ms: 0.0 };
+        let data_wait_ms = data_wait.as_secs_f64() * 1e3;
+        let unread =
+            UnreadStep { step: self.learner.steps(), lr, pending, started, host_ms: 0.0, data_wait_ms, gpu_span };
         // The previous step is read while the device works on this one.
         if let Some(previous) = self.unread.replace(unread) {
-            self.finish_step(&previous, started, None, observer)?;
+            self.finish_step(previous, started, None, observer)?;
         }
         // Always after the next step has started, even if the previous one was read earlier, so
         // that a stop changes nothing.
         if let Some(finite) = self.pending_scale_update.take() {
             self.learner.update_loss_scale(finite);
         }
-        let busy = started.elapsed().saturating_sub(bornite_support::device_wait_time() - waited);
+        let waits = bornite_support::device_wait_time() - waited + data_wait;
+        let busy = started.elapsed().saturating_sub(waits);
         if let Some(unread) = &mut self.unread {
             unread.host_ms = busy.as_secs_f64() * 1e3;
         }
@@ -304,23 +319,26 @@ impl Run {
     }
 
     /// Waits for the last step, if it was not read yet, and reports its metrics.
-    fn finish_unread(
+    pub(super) fn finish_unread(
         &mut self,
         ended: Instant,
         validation_loss: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        match self.unread.take() {
-            Some(unread) => self.finish_step(&unread, ended, validation_loss, observer),
+        let finished = match self.unread.take() {
+            Some(unread) => self.finish_step(unread, ended, validation_loss, observer),
             None => Ok(()),
-        }
+        };
+        // Until the next step the device evaluates, samples or saves.
+        self.gpu_timer.pause();
+        finished
     }
 
     /// Waits for a step and reports its metrics. Its duration ends when the next step starts, which
     /// on a GPU is close to its execution time.
     fn finish_step(
         &mut self,
-        step: &UnreadStep,
+        mut step: UnreadStep,
         ended: Instant,
         validation_loss: Option<f64>,
         observer: &mut dyn Observer,
@@ -337,6 +355,8 @@ impl Run {
             tokens_per_second: self.tokens_per_step as f64 / seconds,
             elapsed_seconds: self.elapsed_seconds,
             host_ms: step.host_ms,
+            data_wait_ms: step.data_wait_ms,
+            gpu_idle_share: self.gpu_timer.idle_share(&mut step.gpu_span),
             memory_bytes: self.device.allocated_bytes().unwrap_or(0) as u64,
             skipped: !result.finite,
             validation_loss,

@@ -3,6 +3,7 @@
 //! Memory is a lower bound: a run that is rejected could not have worked.
 
 use bornite::Device;
+use bornite_support::profile::ComputeUnit;
 
 use super::precision::Precision;
 use crate::error::located;
@@ -190,31 +191,15 @@ fn proc_bytes(text: &str, name: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
 }
 
-/// Vendor peak throughput without sparsity: substring of the GPU's name, then TFLOPS for f32, tf32
-/// and 16-bit types.
-const PEAK_TFLOPS: [(&str, [f64; 3]); 9] = [
-    ("GB200", [80.0, 1250.0, 2500.0]),
-    ("B200", [75.0, 1125.0, 2250.0]),
-    ("H200", [67.0, 494.7, 989.4]),
-    ("H100 PCIe", [51.0, 378.0, 756.0]),
-    ("H100", [67.0, 494.7, 989.4]),
-    ("A100", [19.5, 156.0, 312.0]),
-    ("L40S", [91.6, 183.0, 362.0]),
-    ("RTX 4090", [82.6, 82.6, 165.2]),
-    ("A10", [31.2, 62.5, 125.0]),
-];
-
-/// Peak flops per second of a device, if known.
+/// Peak flops per second of a GPU in a precision, for its utilization.
 pub fn peak_flops(device: Device, precision: Precision) -> Option<f64> {
     let Device::Cuda(ordinal) = device else { return None };
-    let name = bornite_cuda::DeviceInfo::query(ordinal).ok()?.name;
-    let (_, peaks) = PEAK_TFLOPS.iter().find(|(part, _)| name.contains(part))?;
-    let peak = match precision {
-        Precision::F32 => peaks[0],
-        Precision::Tf32 => peaks[1],
-        Precision::Bf16 | Precision::F16 => peaks[2],
+    let unit = match precision {
+        Precision::F32 => ComputeUnit::Cores,
+        Precision::Tf32 => ComputeUnit::TensorCoresTf32,
+        Precision::Bf16 | Precision::F16 => ComputeUnit::TensorCores,
     };
-    Some(peak * 1e12)
+    Some(bornite_cuda::roofline(&bornite_cuda::DeviceInfo::query(ordinal).ok()?).peak_flops(unit))
 }
 
 #[cfg(test)]
@@ -233,6 +218,8 @@ mod tests {
     fn parameter_count_matches_the_model() {
         let odd = GptConfig { bias: true, tied_embeddings: true, mlp_hidden: 70, ..GptConfig::llama(31, 17, 3, 4, 24) };
         let wide = GptConfig { attention_bias: Some(true), head_width: Some(14), ..GptConfig::llama(31, 17, 3, 4, 24) };
+        let sizes = |model: &str, vocabulary| parameter_count(&GptConfig::named(model, vocabulary).unwrap());
+        assert_eq!((sizes("gpt2-124m", 50_257), sizes("llama-1b", 128_256)), (124_439_808, 1_235_814_400));
         for model in [GptConfig::gpt2(257, 64, 2, 2, 64), GptConfig::llama(300, 32, 3, 6, 48), odd, wide] {
             let declared = Gpt::new(model.clone()).unwrap().parameters().elements();
             assert_eq!(parameter_count(&model), declared as u128, "{model:?}");

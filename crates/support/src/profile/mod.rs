@@ -23,6 +23,7 @@
 mod chrome;
 mod recorder;
 mod report;
+mod roofline;
 mod span;
 
 use std::collections::BTreeMap;
@@ -31,8 +32,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 pub use recorder::ProfileScope;
-pub use report::{Compilation, FORMAT_VERSION, ProfileReport, ReportRow, Roofline, TimedSpan};
-pub use span::{Clock, HostClock, MemorySample, ProfileSpan, Stopwatch, Times, Work, WorkKind};
+pub use report::{Compilation, FORMAT_VERSION, ProfileReport, ReportRow, TimedSpan};
+pub use roofline::{Bound, Roofline};
+pub use span::{Clock, ComputeUnit, HostClock, MemorySample, ProfileSpan, Stopwatch, Times, Work, WorkKind};
 
 use crate::settings::{PROFILE_VARIABLE, parse_choice, read};
 

@@ -9,19 +9,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{MemorySample, ProfileSpan, WorkKind, devices};
+use super::{Bound, ComputeUnit, MemorySample, ProfileSpan, Roofline, WorkKind, devices};
 
 /// Version of the JSON report.
-pub const FORMAT_VERSION: u32 = 2;
-
-/// Peak rates of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Roofline {
-    /// Peak memory bandwidth in bytes per second.
-    pub bytes_per_second: f64,
-    /// Peak floating-point operations per second, without tensor cores.
-    pub flops_per_second: f64,
-}
+pub const FORMAT_VERSION: u32 = 3;
 
 /// A compilation of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -53,6 +44,8 @@ pub struct TimedSpan {
     pub bytes: Option<u64>,
     /// Floating-point operations.
     pub flops: Option<u64>,
+    /// Unit that executed them.
+    pub unit: ComputeUnit,
     /// Source location in the user's program.
     pub location: Option<String>,
 }
@@ -84,7 +77,10 @@ pub struct ReportRow {
     pub gb_s: Option<f64>,
     /// TFLOP/s, if the number of operations is known.
     pub tflop_s: Option<f64>,
-    /// Achieved fraction of the roofline, 0 to 1; above 1 if data came from a cache.
+    /// Resource that bounds it, if the device's peak rates are known.
+    pub bound: Option<Bound>,
+    /// Achieved fraction of the peak rate of `bound`; `None` if a call's data fits the last-level
+    /// cache.
     pub roofline_fraction: Option<f64>,
 }
 
@@ -133,6 +129,7 @@ impl ProfileReport {
                     duration_ms: times.duration_ms,
                     bytes: work.bytes,
                     flops: work.flops,
+                    unit: work.unit,
                     location: work.location.clone(),
                 }),
                 Err(error) => untimed.push(format!("{}: {error}", work.name)),
@@ -214,15 +211,15 @@ impl ProfileReport {
     /// Formats a table of the `n` rows with the longest total time.
     pub fn top(&self, n: usize) -> String {
         let mut text = format!(
-            "{:<28} {:<8} {:>7} {:>11} {:>10} {:>6} {:>8} {:>8} {:>7}\n",
-            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of peak"
+            "{:<28} {:<8} {:>7} {:>11} {:>10} {:>6} {:>8} {:>8} {:>13}\n",
+            "work", "device", "calls", "total ms", "mean ms", "share", "GB/s", "TFLOP/s", "of peak rate"
         );
         let number = |value: Option<f64>, digits: usize| value.map_or("-".into(), |v| format!("{v:.digits$}"));
         for row in self.rows.iter().take(n) {
             let name =
                 if row.kind == WorkKind::Kernel { row.name.clone() } else { format!("{} {}", row.kind, row.name) };
             text += &format!(
-                "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>7}\n",
+                "{name:<28} {:<8} {:>7} {:>11.3} {:>10.4} {:>5.1}% {:>8} {:>8} {:>13}\n",
                 row.device,
                 row.calls,
                 row.total_ms,
@@ -230,7 +227,11 @@ impl ProfileReport {
                 100.0 * row.share,
                 number(row.gb_s, 1),
                 number(row.tflop_s, 3),
-                row.roofline_fraction.map_or("-".into(), |share| format!("{:.1}%", 100.0 * share)),
+                match (row.bound, row.roofline_fraction) {
+                    (Some(bound), Some(fraction)) => format!("{:.1}% {bound}", 100.0 * fraction),
+                    (Some(bound), None) => bound.to_string(),
+                    (None, _) => "-".into(),
+                },
             );
         }
         if self.rows.len() > n {
@@ -262,9 +263,9 @@ struct Sum {
 }
 
 fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<ReportRow> {
-    let mut sums: BTreeMap<(WorkKind, &str, &str), Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<(WorkKind, &str, &str, ComputeUnit), Sum> = BTreeMap::new();
     for span in spans {
-        let key = (span.kind, span.name.as_str(), span.device.as_str());
+        let key = (span.kind, span.name.as_str(), span.device.as_str(), span.unit);
         match sums.get_mut(&key) {
             None => {
                 let times_ms = vec![span.duration_ms];
@@ -285,19 +286,17 @@ fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<Repo
     }
     let all_ms: f64 = spans.iter().map(|span| span.duration_ms).sum();
     let mut rows: Vec<ReportRow> = (sums.into_iter())
-        .map(|((kind, name, device), sum)| {
+        .map(|((kind, name, device, unit), sum)| {
             let calls = sum.times_ms.len() as u64;
             let total_ms: f64 = sum.times_ms.iter().sum();
             let seconds = total_ms / 1e3;
             let rate = |amount: Option<u64>| amount.filter(|_| seconds > 0.0).map(|n| n as f64 / seconds);
-            let roofline = rooflines.get(device).copied();
             // Transfers to and from the host are bounded by the bus, which the roofline does not
             // describe.
             let within = matches!(kind, WorkKind::Kernel | WorkKind::Graph | WorkKind::Copy);
-            let roofline_fraction = roofline.filter(|_| within).and_then(|roofline| {
-                let moved = rate(sum.bytes).map(|rate| rate / roofline.bytes_per_second);
-                let done = rate(sum.flops).map(|rate| rate / roofline.flops_per_second);
-                moved.into_iter().chain(done).filter(|share| share.is_finite()).reduce(f64::max)
+            let per_call = |amount: Option<u64>| amount.map(|n| n as f64 / calls as f64);
+            let bound = rooflines.get(device).filter(|_| within).and_then(|roofline| {
+                roofline.bound(per_call(sum.bytes), per_call(sum.flops), unit, seconds / calls as f64)
             });
             ReportRow {
                 kind,
@@ -312,7 +311,8 @@ fn rows(spans: &[TimedSpan], rooflines: &BTreeMap<String, Roofline>) -> Vec<Repo
                 share: if all_ms > 0.0 { total_ms / all_ms } else { 0.0 },
                 gb_s: rate(sum.bytes).map(|rate| rate / 1e9),
                 tflop_s: rate(sum.flops).map(|rate| rate / 1e12),
-                roofline_fraction,
+                bound: bound.map(|(bound, _)| bound),
+                roofline_fraction: bound.and_then(|(_, fraction)| fraction),
             }
         })
         .collect();

@@ -37,6 +37,19 @@ impl fmt::Display for WorkKind {
     }
 }
 
+/// Unit that executes the floating-point operations of a kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ComputeUnit {
+    /// Scalar or SIMD units.
+    #[default]
+    Cores,
+    /// Tensor cores with 16-bit inputs.
+    TensorCores,
+    /// Tensor cores with f32 inputs, rounded to TF32.
+    TensorCoresTf32,
+}
+
 /// Description of work on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
@@ -48,6 +61,8 @@ pub struct Work {
     pub bytes: Option<u64>,
     /// Floating-point operations.
     pub flops: Option<u64>,
+    /// Unit that executes them.
+    pub unit: ComputeUnit,
     /// Source location in the user's program.
     pub location: Option<String>,
 }
@@ -55,7 +70,7 @@ pub struct Work {
 impl Work {
     /// Creates a description with a kind and a name.
     pub fn new(kind: WorkKind, name: impl Into<String>) -> Work {
-        Work { kind, name: name.into(), bytes: None, flops: None, location: None }
+        Work { kind, name: name.into(), bytes: None, flops: None, unit: ComputeUnit::Cores, location: None }
     }
 
     /// Sets the bytes read and written.
@@ -66,6 +81,11 @@ impl Work {
     /// Sets the number of floating-point operations.
     pub fn flops(self, flops: u64) -> Work {
         Work { flops: Some(flops), ..self }
+    }
+
+    /// Sets the unit that executes the floating-point operations.
+    pub fn unit(self, unit: ComputeUnit) -> Work {
+        Work { unit, ..self }
     }
 
     /// Sets the source location.

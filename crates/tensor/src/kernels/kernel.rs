@@ -201,7 +201,7 @@ impl CustomKernel {
     fn with_source_line(&self, lowered: &Lowered, error: Error, location: SourceLocation) -> Error {
         let Error::Fault(fault) = &error else { return error };
         let Some(line) = lowered.line_of(fault) else { return error };
-        let Some((file, text)) = self.module.source_line(line) else { return error };
+        let Some((file, line, text)) = self.module.source_line(line) else { return error };
         let message = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
         Error::Op { op: "kernel", message, location }
     }

@@ -40,7 +40,7 @@ enum Frontend {
 
 impl Module {
     /// Loads a file: Python syntax if its name ends in `.py`, including the files of its folder
-    /// that it imports; else CUDA C++.
+    /// that it imports; else CUDA C++, including its local headers.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
         let path = path.as_ref();
@@ -48,8 +48,14 @@ impl Module {
             let module = python::PythonModule::load(path).map_err(|error| Error::Source(error.to_string()))?;
             return Ok(Module(Arc::new(Frontend::Python(module))));
         }
-        let text = std::fs::read_to_string(path).map_err(|e| Error::Source(format!("{}: {e}", path.display())))?;
-        Module::parse(&path.to_string_lossy(), &text)
+        Module::load_cuda(path, &cuda::PreprocessorOptions::default())
+    }
+
+    /// Loads a CUDA C++ file with the macros and include folders that a compiler would get.
+    #[track_caller]
+    pub fn load_cuda(path: impl AsRef<Path>, options: &cuda::PreprocessorOptions) -> Result<Module> {
+        let module = cuda::CudaModule::load(path.as_ref(), options).map_err(|e| Error::Source(e.to_string()))?;
+        Ok(Module(Arc::new(Frontend::Cuda(Box::new(module)))))
     }
 
     /// Parses source text; the language follows from the file name.
@@ -115,11 +121,14 @@ impl Module {
         matches!(&*self.0, Frontend::Cuda(_))
     }
 
-    /// File and text of a line of the source.
-    pub(super) fn source_line(&self, line: u32) -> Option<(&str, &str)> {
+    /// File, line number there and text of a line that a lowered kernel refers to.
+    pub(super) fn source_line(&self, line: u32) -> Option<(&str, u32, &str)> {
         match &*self.0 {
-            Frontend::Cuda(module) => Some((module.file(), module.line(line))),
-            Frontend::Python(module) => Some((module.file(), module.line(line))),
+            Frontend::Cuda(module) => {
+                let (file, local_line) = module.location(line);
+                Some((file, local_line, module.line(line)))
+            }
+            Frontend::Python(module) => Some((module.file(), line, module.line(line))),
             Frontend::Ir(_) => None,
         }
     }

@@ -5,12 +5,19 @@
 //! Each block processes the rows of one part of the sums. Its warps take rows in turn, each lane
 //! accumulates the sums of its columns, and at the end the warps' sums are added. This is the
 //! summation order of the separate column kernel (`columns.rs`), so the results are the same.
+//!
+//! The sums are accumulated in shared memory where two blocks of a multiprocessor have enough of
+//! it, else in registers. With rows of 768 elements and three sums, 72 registers of a thread hold
+//! sums, and only eight warps fit a multiprocessor, too few to hide the latency of loads (2.1 of
+//! 4.3 TB/s on an H200). Every lane accesses only its own slots until the end, so no barrier is
+//! needed in between.
 
-use bornite_ir::{Axis, Builtin, Emit, ExprId, LocalId, Op as ScalarOp, ParamId, Stmt, Type};
+use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::{MIN_ROWS, WARP, rows_at_a_time};
 use super::group::{Group, IterationSpace};
-use super::lowering::Lowering;
+use super::launch_shape::SumStorage;
+use super::lowering::{Coordinates, Lowering};
 use super::row_kernel::RowKernel;
 use super::row_launch::RowLaunch;
 use super::stages::Reduction;
@@ -33,14 +40,33 @@ pub(super) struct ColumnSumLaunch<'a> {
     pub parts: usize,
     /// Rows per part.
     rows_per_part: usize,
+    pub storage: SumStorage,
+}
+
+/// Column sums while a kernel runs.
+pub(super) enum ColumnTotals {
+    /// By sum, one local per column of the lane.
+    Registers(Vec<Vec<LocalId>>),
+    /// By sum, an element per warp and column.
+    Shared {
+        tiles: Vec<SharedId>,
+        /// First slot of the lane.
+        first: ExprId,
+    },
 }
 
 impl<'a> ColumnSumLaunch<'a> {
     /// Launch shape for a group with column sums.
     pub fn new(group: &'a Group, shared_bytes: impl FnOnce() -> usize) -> Option<ColumnSumLaunch<'a>> {
         let (parts, rows_per_part) = sum_extent(group.space, group.column_sums.first()?)?;
-        let rows = RowLaunch::new(group, shared_bytes)?;
-        rows.is_one_warp().then_some(ColumnSumLaunch { rows, parts, rows_per_part })
+        let shared_bytes = shared_bytes();
+        let rows = RowLaunch::new(group, || shared_bytes)?;
+        let sum_bytes = group.column_sums.len() * WARPS * rows.columns * DType::F32.bytes();
+        let storage = match group.launch_shape.and_then(|shape| shape.sum_storage) {
+            _ if 2 * sum_bytes > shared_bytes => SumStorage::Registers,
+            storage => storage.unwrap_or(SumStorage::Shared),
+        };
+        rows.is_one_warp().then_some(ColumnSumLaunch { rows, parts, rows_per_part, storage })
     }
 
     /// Number of blocks, and threads per block.
@@ -94,7 +120,8 @@ pub(crate) fn attach_sums(rows: &Group, sums: &Group, is_available: impl Fn(&Ten
         let layout = strided_view(base, &views);
         let elementwise = layout.as_ref().is_some_and(is_identity);
         let by_row = base.0.elements() == count && layout.is_some_and(|layout| broadcasts_rows(&layout, columns));
-        let fits = if computed(base.0.id) { elementwise || by_row } else { is_available(base) };
+        let is_scalar = base.0.elements() == 1;
+        let fits = if computed(base.0.id) { elementwise || by_row || is_scalar } else { is_available(base) };
         if !fits {
             return None;
         }
@@ -122,41 +149,46 @@ pub(super) fn column_sums_of(group: &Group) -> impl Iterator<Item = Reduction<'_
 impl Lowering<RowKernel> {
     /// One block per part of the sums, one warp per row.
     pub(super) fn rows_with_column_sums(&mut self, group: &Group, outs: &[ParamId], plan: &ColumnSumLaunch<'_>) {
-        let ColumnSumLaunch { rows, rows_per_part, .. } = plan;
+        let ColumnSumLaunch { rows, rows_per_part, storage, .. } = plan;
         let (outs, sums) = outs.split_at(group.outputs.len());
         let thread = self.b.builtin(Builtin::Thread(Axis::X));
         let block = self.b.builtin(Builtin::Block(Axis::X));
         let (warp, lane) = (self.index_op(ScalarOp::Div, thread, WARP), self.index_op(ScalarOp::Rem, thread, WARP));
         let first = self.index_op(ScalarOp::Mul, block, *rows_per_part);
         let first = self.b.add(&first, &warp);
-        let own = rows.columns / WARP;
-        let totals: Vec<Vec<LocalId>> =
-            column_sums_of(group).map(|sum| (0..own).map(|_| self.total(sum)).collect()).collect();
+        let columns = rows.columns;
+        let first_slot = self.index_op(ScalarOp::Mul, warp, columns);
+        let across = self.index_op(ScalarOp::Mul, lane, rows.lanes);
+        let first_slot = self.b.add(&first_slot, &across);
+        let totals = self.column_totals(group, rows, *storage, first_slot);
         let end = self.b.index_constant((rows_per_part / WARPS) as u64);
         self.for_each("turn", end, |l, iteration| {
             let down = l.index_op(ScalarOp::Mul, iteration, WARPS);
             let row = l.b.add(&first, &down);
-            l.row_by_threads(group, outs, rows, [row, lane], &totals);
+            l.row_by_threads(group, outs, rows, [row, lane], Some(&totals));
         });
         self.lanes = 1;
-        let columns = rows.columns;
-        let tile = self.b.shared("sums", DType::F32, (WARPS * columns) as u64);
-        let begins = self.index_op(ScalarOp::Mul, warp, columns);
-        let across = self.index_op(ScalarOp::Mul, lane, rows.lanes);
-        let begins = self.b.add(&begins, &across);
+        let tiles = match &totals {
+            ColumnTotals::Shared { tiles, .. } => tiles.clone(),
+            // The sums take turns.
+            ColumnTotals::Registers(_) => vec![self.sum_tile("sums", columns); sums.len()],
+        };
         let result = self.index_op(ScalarOp::Mul, block, columns);
-        for (n, ((sum, &out), totals)) in column_sums_of(group).zip(sums).zip(&totals).enumerate() {
-            if n > 0 {
-                // Wait until the previous sum has been read from shared memory.
+        for (n, (sum, &out)) in column_sums_of(group).zip(sums).enumerate() {
+            let tile = tiles[n];
+            if let ColumnTotals::Registers(totals) = &totals {
+                if n > 0 {
+                    // Wait until the previous sum has been read from shared memory.
+                    self.b.push_stmt(Stmt::Barrier);
+                }
+                for (iteration, totals) in totals[n].chunks(rows.lanes).enumerate() {
+                    let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
+                    self.store_sums(tile, first_slot, iteration, &values);
+                }
+            }
+            if n == 0 || matches!(totals, ColumnTotals::Registers(_)) {
                 self.b.push_stmt(Stmt::Barrier);
             }
-            for (iteration, totals) in totals.chunks(rows.lanes).enumerate() {
-                let values: Vec<ExprId> = totals.iter().map(|&total| self.b.read(total)).collect();
-                let value = self.b.construct(Type::Vector(DType::F32, rows.lanes as u8), &values);
-                let slot = self.offset_by(begins, iteration * WARP * rows.lanes);
-                self.b.store(tile, slot, value);
-            }
-            self.b.push_stmt(Stmt::Barrier);
             for iteration in 0..columns.div_ceil(WARPS * WARP) {
                 let column = self.offset_by(thread, iteration * WARPS * WARP);
                 let end = self.b.index_constant(columns as u64);
@@ -174,5 +206,69 @@ impl Lowering<RowKernel> {
                 });
             }
         }
+    }
+    /// Column sums of zero.
+    fn column_totals(
+        &mut self,
+        group: &Group,
+        rows: &RowLaunch<'_>,
+        storage: SumStorage,
+        first: ExprId,
+    ) -> ColumnTotals {
+        let own = rows.columns / WARP;
+        if storage == SumStorage::Registers {
+            let locals = |sum: Reduction<'_>| (0..own).map(|_| self.total(sum)).collect();
+            return ColumnTotals::Registers(column_sums_of(group).map(locals).collect());
+        }
+        let mut tiles = vec![];
+        for (n, sum) in column_sums_of(group).enumerate() {
+            let tile = self.sum_tile(&format!("tile{n}"), rows.columns);
+            let none = self.b.constant(sum.identity());
+            for iteration in 0..own / rows.lanes {
+                self.store_sums(tile, first, iteration, &vec![none; rows.lanes]);
+            }
+            tiles.push(tile);
+        }
+        ColumnTotals::Shared { tiles, first }
+    }
+
+    /// Shared memory for one sum of all warps.
+    fn sum_tile(&mut self, name: &str, columns: usize) -> SharedId {
+        self.b.shared(name, DType::F32, (WARPS * columns) as u64)
+    }
+
+    /// Adds the elements of a row at one position to their column sums.
+    pub(super) fn accumulate_columns(
+        &mut self,
+        group: &Group,
+        totals: &ColumnTotals,
+        iteration: usize,
+        at: &Coordinates,
+    ) {
+        let lanes = self.lanes;
+        for (n, sum) in column_sums_of(group).enumerate() {
+            let values = self.reduction_input(sum, at);
+            let value = |lane: usize| values[if values.len() == 1 { 0 } else { lane }];
+            match totals {
+                ColumnTotals::Registers(totals) => {
+                    let totals = &totals[n][iteration * lanes..][..lanes];
+                    totals.iter().enumerate().for_each(|(lane, &total)| self.accumulate(sum, total, value(lane)));
+                }
+                ColumnTotals::Shared { tiles, first } => {
+                    let slot = self.offset_by(*first, iteration * WARP * lanes);
+                    let before = self.load_adjacent(tiles[n].into(), slot, DType::F32);
+                    let add = |(lane, before)| self.b.op(sum.combine_op(), &[before, &value(lane)]);
+                    let after: Vec<ExprId> = before.iter().enumerate().map(add).collect();
+                    self.store_sums(tiles[n], *first, iteration, &after);
+                }
+            }
+        }
+    }
+
+    /// Stores the sums of a lane's adjacent columns.
+    fn store_sums(&mut self, tile: SharedId, first: ExprId, iteration: usize, values: &[ExprId]) {
+        let value = self.b.construct(Type::Vector(DType::F32, values.len() as u8), values);
+        let slot = self.offset_by(first, iteration * WARP * values.len());
+        self.b.store(tile, slot, value);
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn lower_group(group: &Group, device: Device, in_place: &InPlaceOutpu
         group,
         in_place,
         index,
-        launch_shape: LaunchShape { lanes: 1, threads: THREADS_PER_BLOCK },
+        launch_shape: LaunchShape { lanes: 1, threads: THREADS_PER_BLOCK, sum_storage: None },
         length: None,
     };
     let Some(blocks) = blocks else {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use bornite_ir::{Axis, Builtin, Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, SharedId, Stmt, Type};
 
 use super::blocks::WARP;
-use super::column_sums::column_sums_of;
+use super::column_sums::ColumnTotals;
 use super::group::{Group, IterationSpace};
 use super::indexing::{gathers_one_per_row, scatters_one_per_row};
 use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
@@ -196,18 +196,17 @@ impl Lowering<RowKernel> {
             let past = self.b.op(ScalarOp::Ge, &[&row, &end]);
             self.b.if_else(past, |b| b.push_stmt(Stmt::Return(None)), |_| {});
         }
-        self.row_by_threads(group, outs, plan, [row, thread], &[]);
+        self.row_by_threads(group, outs, plan, [row, thread], None);
     }
 
-    /// Computes one row by all its threads. `sums` holds this thread's totals of attached column
-    /// sums, one per column.
+    /// Computes one row by all its threads. `sums` holds attached column sums.
     pub(super) fn row_by_threads(
         &mut self,
         group: &Group,
         outs: &[ParamId],
         plan: &RowLaunch<'_>,
         [row, thread]: [ExprId; 2],
-        sums: &[Vec<LocalId>],
+        sums: Option<&ColumnTotals>,
     ) {
         let RowLaunch { rows, columns, threads, lanes, .. } = *plan;
         self.lanes = lanes;
@@ -229,7 +228,7 @@ impl Lowering<RowKernel> {
         for (n, stage) in reductions.iter().enumerate() {
             let totals: Vec<Vec<LocalId>> =
                 stage.iter().map(|reduction| (0..lanes).map(|_| self.total(*reduction)).collect()).collect();
-            if !sums.is_empty() {
+            if sums.is_some() {
                 // The totals still hold the values of the previous row.
                 stage.iter().zip(&totals).for_each(|(reduction, totals)| self.reset_totals(*reduction, totals));
             }
@@ -261,20 +260,13 @@ impl Lowering<RowKernel> {
             // Gathered elements may be overwritten by an output.
             self.b.push_stmt(if threads == WARP { Stmt::WarpBarrier } else { Stmt::Barrier });
         }
-        if !wide.is_empty() || !sums.is_empty() {
+        if !wide.is_empty() || sums.is_some() {
             self.shape.writes = true;
             let mut iteration = 0;
             passes.run(self, "turn", &mut |l, at| {
                 // Before anything is stored, since an output may overwrite an input.
-                for (sum, totals) in column_sums_of(group).zip(sums) {
-                    let values = l.reduction_input(sum, at);
-                    for lane in 0..lanes {
-                        l.accumulate(
-                            sum,
-                            totals[iteration * lanes + lane],
-                            values[if values.len() == 1 { 0 } else { lane }],
-                        );
-                    }
+                if let Some(sums) = sums {
+                    l.accumulate_columns(group, sums, iteration, at);
                 }
                 iteration += 1;
                 l.store_wide_outputs(&wide, at);

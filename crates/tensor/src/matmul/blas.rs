@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bornite_cuda::DeviceClock;
 use bornite_cuda::Error as CudaError;
 use bornite_cuda::blas::{self, ComputeType, ElementType, Epilogue, Matmul, MatmulArgs, MatmulPlan, MatrixLayout};
-use bornite_support::profile;
+use bornite_support::profile::{self, ComputeUnit};
 
 use super::MatmulMode;
 use super::epilogue::{FusedEpilogue, GraphReaders};
@@ -188,6 +188,20 @@ impl CublasMatmul {
         (a + b + out) * matmul.input.bytes() as u64
     }
 
+    fn flops(&self) -> u64 {
+        let Matmul { m, n, k, batch, .. } = self.config.matmul;
+        2 * m * n * k * batch
+    }
+
+    /// Unit that executes the product.
+    pub fn unit(&self) -> ComputeUnit {
+        match (self.config.matmul.input, self.config.matmul.compute) {
+            (ElementType::F16 | ElementType::Bf16, _) => ComputeUnit::TensorCores,
+            (_, ComputeType::Tf32) => ComputeUnit::TensorCoresTf32,
+            _ => ComputeUnit::Cores,
+        }
+    }
+
     /// Launches in stream order; `buffers` holds the outputs, then the inputs.
     pub fn launch(&self, buffers: &[&Buffer], info: LaunchInfo) -> Result<()> {
         let bad_launch = || {
@@ -218,7 +232,7 @@ impl CublasMatmul {
             Epilogue::Dgelu => Some(next(0)?),
             _ => stored_aux,
         };
-        let describe = || info.work(&self.name, self.bytes());
+        let describe = || info.work(&self.name, self.bytes()).flops(self.flops()).unit(self.unit());
         Ok(profile::timed(&DeviceClock(plan.device()), describe, || plan.run(&call))?)
     }
 }

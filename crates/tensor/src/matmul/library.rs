@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
+use bornite_support::profile::ComputeUnit;
+
 use super::MatmulMode;
 use super::blas::{self, CublasMatmul};
 use super::cpu::{self, CpuMatmul};
@@ -89,6 +91,14 @@ impl LibraryMatmul {
         match self {
             LibraryMatmul::Cpu(matmul) => matmul.bytes(),
             LibraryMatmul::Cuda(matmul) => matmul.bytes(),
+        }
+    }
+
+    /// Unit that executes the product.
+    pub fn unit(&self) -> ComputeUnit {
+        match self {
+            LibraryMatmul::Cpu(_) => ComputeUnit::Cores,
+            LibraryMatmul::Cuda(matmul) => matmul.unit(),
         }
     }
 

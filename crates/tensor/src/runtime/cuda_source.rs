@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_cuda::DeviceClock;
 use bornite_cuda::{KernelFunction, LaunchConfig};
-use bornite_support::profile;
+use bornite_support::profile::{self, ComputeUnit};
 
 use crate::matmul::strided::Strided;
 use crate::runtime::buffer::Buffer;
@@ -105,6 +105,9 @@ impl HandwrittenCall {
         Ok(HandwrittenCall { symbol: launch.symbol, function, geometry, pointers, values, flops: launch.flops, bytes })
     }
 
+    /// Unit that executes the flops: the sources are kernels of attention, which use tensor cores.
+    pub const UNIT: ComputeUnit = ComputeUnit::TensorCores;
+
     /// The kernel's name.
     pub fn name(&self) -> &str {
         self.symbol
@@ -125,7 +128,7 @@ impl HandwrittenCall {
             let (memory, begins) = pointer.ok_or_else(|| bad_launch(self.name(), "a GPU buffer is missing"))?;
             pointers.push((memory, begins + offset));
         }
-        let describe = || profile::Work { flops: Some(self.flops), ..about.work(self.name(), self.bytes) };
+        let describe = || about.work(self.name(), self.bytes).flops(self.flops).unit(HandwrittenCall::UNIT);
         // SAFETY: the text is part of this crate, and the implementation of the op passes memory as
         // large as the kernel reads and writes: outputs of the shapes that it computes, and the
         // actual strides of inputs and outputs.

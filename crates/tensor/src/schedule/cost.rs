@@ -2,6 +2,8 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use bornite_support::profile::ComputeUnit;
+
 use super::is_source;
 use crate::Tensor;
 use crate::graph::multi_output;
@@ -13,8 +15,8 @@ pub(super) struct Cost {
     pub flops: u64,
     /// Bytes read and written, if not all of every argument.
     pub bytes: Option<u64>,
-    /// If set, it runs on tensor cores: matrix products of 16-bit floats and handwritten kernels.
-    pub uses_tensor_cores: bool,
+    /// Unit that executes the flops.
+    pub unit: ComputeUnit,
 }
 
 /// Flops of a node.

@@ -85,27 +85,16 @@ pub struct LiveValue {
     pub bytes: usize,
 }
 
-/// Throughput of 16-bit matrix products on tensor cores relative to other operations.
-fn tensor_core_speedup(compute_capability: (u32, u32)) -> f64 {
-    match compute_capability {
-        (8, 0) | (9.., _) => 16.0,
-        (7, _) => 8.0,
-        _ => 2.0,
-    }
-}
-
-/// Peak throughput of a device, and its speedup for 16-bit matrix products.
-fn roof(device: Device) -> Option<(Roofline, f64)> {
+/// Peak throughput of a device.
+fn roof(device: Device) -> Option<Roofline> {
     if let Some(gpu) = device.gpu().ok()? {
         let sheet = bornite_cuda::roofline(gpu.info());
         // Copies reach 90% of the data sheet's bandwidth (measured on an H200).
-        let roof = Roofline { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet };
-        return Some((roof, tensor_core_speedup(gpu.info().compute_capability)));
+        return Some(Roofline { bytes_per_second: 0.9 * sheet.bytes_per_second, ..sheet });
     }
     // An assumption, not a measurement: a thread of a current server.
     let threads = pool::num_threads() as f64;
-    let roof = Roofline { bytes_per_second: 10e9 * threads, flops_per_second: 30e9 * threads };
-    (device != Device::Interpreter).then_some((roof, 1.0))
+    (device != Device::Interpreter).then_some(Roofline::new(10e9 * threads, 30e9 * threads))
 }
 
 impl Step {
@@ -114,7 +103,7 @@ impl Step {
         if let Call::Kernel(program) = &self.call { Some(program.kernel()) } else { None }
     }
 
-    fn summary(&self, roof: Option<(Roofline, f64)>) -> StepSummary {
+    fn summary(&self, roof: Option<Roofline>) -> StepSummary {
         let description = match &self.call {
             Call::Kernel(program) => program.name().to_owned(),
             Call::Matmul(product) => product.to_string(),
@@ -127,10 +116,7 @@ impl Step {
         };
         let moved = self.args.iter().enumerate().map(|(n, slot)| slot.bytes as u64 * passes(n)).sum();
         let (bytes, flops) = (self.cost.bytes.unwrap_or(moved), self.cost.flops);
-        let min_us = roof.map(|(roof, speedup)| {
-            let peak = roof.flops_per_second * if self.cost.uses_tensor_cores { speedup } else { 1.0 };
-            1e6 * (bytes as f64 / roof.bytes_per_second).max(flops as f64 / peak)
-        });
+        let min_us = roof.map(|roof| 1e6 * roof.min_seconds(bytes, flops, self.cost.unit));
         let words = |slots: &[Slot]| slots.iter().map(Slot::to_string).collect();
         let (writes, reads) = (words(&self.args[..self.output_count]), words(&self.args[self.output_count..]));
         StepSummary { description, writes, reads, bytes, flops, min_us, location: self.info.location() }
@@ -147,7 +133,7 @@ impl Plan {
             kernels: self.kernels(),
             scratch_bytes: self.scratch_bytes,
             peak: self.peak(),
-            roof: roof.map(|(roof, _)| roof),
+            roof,
         }
     }
 

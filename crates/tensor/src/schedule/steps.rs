@@ -150,8 +150,8 @@ fn matmul_steps(call: &LibraryCall, tensor: &Tensor, info: LaunchInfo, steps: &m
         }
     }
     let operands = results.into_iter().chain(inputs.iter().cloned().map(Operand::In)).collect();
-    let uses_tensor_cores = matches!(tensor.0.dtype, DType::F16 | DType::BF16);
-    let cost = Cost { flops: product_flops(tensor), bytes: Some(call.matmul.bytes()), uses_tensor_cores };
+    let (bytes, unit) = (Some(call.matmul.bytes()), call.matmul.unit());
+    let cost = Cost { flops: product_flops(tensor), bytes, unit };
     let matmul = PlannedCall::Matmul(call.matmul.clone());
     steps.push(PlannedStep { call: matmul, operands, values: vec![], info, cost });
     if let Some(result) = call.padded.as_ref().and_then(|padded| padded.result.as_ref()) {
@@ -317,7 +317,7 @@ fn multi_output_steps(
             };
             let outs = outputs.iter().zip(&outs).map(|(output, out)| (layout(output, *out), output.0.dtype.bytes()));
             for (call, operands) in launches(device, source, &outs.collect::<Vec<_>>(), inputs)? {
-                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), uses_tensor_cores: true };
+                let cost = Cost { flops: call.flops, bytes: Some(call.bytes), unit: HandwrittenCall::UNIT };
                 steps.push(PlannedStep {
                     call: PlannedCall::Handwritten(Arc::new(call)),
                     operands,

@@ -21,11 +21,11 @@ use super::fuse::WorkItem;
 use super::steps::codegen_mode_of;
 use crate::graph::node::{NodeId, Op};
 use crate::lower::{
-    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, can_report_bad_index, kernel_name, launch_shapes,
-    look_through, lower_group, strided_view,
+    Group, InPlaceOutputs, IterationSpace, LaunchShape, Lowered, SumStorage, can_report_bad_index, kernel_name,
+    launch_shapes, look_through, lower_group, strided_view,
 };
 use crate::runtime::buffer::Buffer;
-use crate::runtime::execute::{Program, program};
+use crate::runtime::execute::{CodegenMode, Program, program};
 use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Error, Result, Tensor};
 
@@ -161,28 +161,18 @@ fn choose(
     let mut expected: Option<Vec<Vec<u64>>> = None;
     let prepare = |choice: &Choice| -> Fallible<Graph> {
         let at = candidates.iter().position(|candidate| candidate == choice).ok_or("unknown launch shape")?;
-        let group = Group { launch_shape: Some(shapes[at]), ..group.clone() };
-        let lowered = lower_group(&group, device, &InPlaceOutputs::default())?;
-        let program = program(device, &lowered.kernel, flavour)?;
-        let values: Vec<[Value; 1]> = lowered.values.iter().map(|value| [*value]).collect();
+        let trial = TrialKernel::new(group, shapes[at], device, flavour)?;
         if memory.is_empty() {
-            memory = arguments(device, &lowered)?;
+            memory = arguments(device, &trial.lowered)?;
         }
         let _exclusive = device.lock();
-        let run = |n: usize| launch(&program, &memory[n % memory.len()], &values, lowered.threads);
-        // Clear the outputs, so that elements left out by this candidate do not keep the values of
-        // the previous one.
-        for out in &memory[0][..group.outputs.len()] {
-            out.copy_from(&Buffer::from_words(device, vec![0xa5a5_a5a5_a5a5_a5a5; out.bytes() / 8])?)?;
-        }
-        run(0)?;
-        let outs = memory[0][..group.outputs.len()].iter();
-        let results = outs.map(|out| out.to_words()).collect::<Result<Vec<_>>>()?;
+        let results = trial.results(&memory[0])?;
         if *expected.get_or_insert_with(|| results.clone()) != results {
             return Err("its results differ from those of the default launch shape".into());
         }
+        let run = |n: usize| trial.launch(&memory[n % memory.len()]);
         let keep_alive = memory.iter().flatten().filter_map(Buffer::keep_alive);
-        let keep_alive = keep_alive.chain([program.clone() as Arc<dyn Any + Send + Sync>]).collect();
+        let keep_alive = keep_alive.chain([trial.program.clone() as Arc<dyn Any + Send + Sync>]).collect();
         // SAFETY: these are the program and all of the buffers that the launches use.
         #[allow(unsafe_code)]
         let graph = unsafe { Graph::capture::<Error>(on, keep_alive, || (0..RUNS).try_for_each(run))? };
@@ -200,13 +190,49 @@ fn choose(
 }
 
 fn choice(launch_shape: &LaunchShape) -> Choice {
-    Choice::new().with("lanes", launch_shape.lanes as i64).with("threads", i64::from(launch_shape.threads))
+    let LaunchShape { lanes, threads, sum_storage } = *launch_shape;
+    let choice = Choice::new().with("lanes", lanes as i64).with("threads", i64::from(threads));
+    match sum_storage {
+        None => choice,
+        Some(storage) => choice.with("shared_sums", i64::from(storage == SumStorage::Shared)),
+    }
 }
 
-fn launch(program: &Program, buffers: &[Buffer], values: &[[Value; 1]], threads: u32) -> Result<()> {
-    let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
-    let buffers: Vec<&Buffer> = buffers.iter().collect();
-    program.launch(&buffers, &values, threads, LaunchInfo::default())
+/// The kernel of a group with one launch shape.
+struct TrialKernel {
+    device: Device,
+    lowered: Lowered,
+    program: Arc<Program>,
+    /// Outputs of the group, which are the first arguments.
+    output_count: usize,
+}
+
+impl TrialKernel {
+    fn new(group: &Group, shape: LaunchShape, device: Device, mode: CodegenMode) -> Result<TrialKernel> {
+        let group = Group { launch_shape: Some(shape), ..group.clone() };
+        let lowered = lower_group(&group, device, &InPlaceOutputs::default())?;
+        let program = program(device, &lowered.kernel, mode)?;
+        Ok(TrialKernel { device, lowered, program, output_count: group.outputs.len() + group.column_sums.len() })
+    }
+
+    fn launch(&self, buffers: &[Buffer]) -> Result<()> {
+        let values: Vec<[Value; 1]> = self.lowered.values.iter().map(|value| [*value]).collect();
+        let values: Vec<&[Value]> = values.iter().map(|value| &value[..]).collect();
+        let buffers: Vec<&Buffer> = buffers.iter().collect();
+        self.program.launch(&buffers, &values, self.lowered.threads, LaunchInfo::default())
+    }
+
+    /// The outputs of one launch.
+    fn results(&self, buffers: &[Buffer]) -> Result<Vec<Vec<u64>>> {
+        let outputs = &buffers[..self.output_count];
+        // Clear the outputs, so that elements left out by this candidate do not keep the values of
+        // the previous one.
+        for out in outputs {
+            out.copy_from(&Buffer::from_words(self.device, vec![0xa5a5_a5a5_a5a5_a5a5; out.bytes() / 8])?)?;
+        }
+        self.launch(buffers)?;
+        outputs.iter().map(Buffer::to_words).collect()
+    }
 }
 
 /// Sets of buffers for a kernel's arguments; inputs hold values between 1 and 2.
@@ -246,4 +272,65 @@ fn test_values(dtype: DType, bytes: usize) -> Vec<u64> {
     };
     let period: Vec<u64> = (0..4099).map(|_| word()).collect();
     period.iter().copied().cycle().take(bytes.div_ceil(8)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ExistingResults, collect, direct_writes, fuse, select};
+    use super::*;
+    use crate::lower::{SumStorage, with_gpu_kernels};
+
+    /// Runs the kernels of `tensors` with all candidates in the interpreter; returns all of their
+    /// launch shapes.
+    fn check_launch_shapes(tensors: &[Tensor]) -> Fallible<Vec<LaunchShape>> {
+        let device = Device::Interpreter;
+        let mut schedule = Schedule::new(tensors, ExistingResults::Skip, &[])?;
+        collect::collect(&mut schedule)?;
+        select::select_library_calls(&mut schedule)?;
+        direct_writes::plan_direct_writes(&mut schedule)?;
+        fuse::fuse(&mut schedule)?;
+        let mut all = vec![];
+        for unit in &schedule.units {
+            let WorkItem::Group(group) = unit else { continue };
+            let shapes = launch_shapes(group, device);
+            let (mut memory, mut expected) = (vec![], None);
+            for &shape in &shapes {
+                let trial = TrialKernel::new(group, shape, device, codegen_mode_of(group)?)?;
+                if memory.is_empty() {
+                    memory = arguments(device, &trial.lowered)?.swap_remove(0);
+                }
+                let results = trial.results(&memory)?;
+                assert_eq!(*expected.get_or_insert_with(|| results.clone()), results, "{shape:?} of {shapes:?}");
+            }
+            all.extend(shapes);
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn every_launch_shape_gives_the_same_bits() {
+        let input = |shape: &[usize], dtype| {
+            let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|n| (n * 37 % 101) as f32).collect();
+            let tensor = Tensor::from_slice(&values, shape, Device::Interpreter).cast(dtype);
+            tensor.realize().unwrap();
+            tensor.detach()
+        };
+        for dtype in [DType::F32, DType::BF16] {
+            let x = input(&[8192, 128], dtype);
+            let (weight, bias) = (input(&[128], dtype), input(&[128], dtype));
+            let norm = x.layer_norm(&weight, &bias, 1e-5);
+            let gradients = (&norm * &x).sum(..).grad(&[&x, &weight, &bias]);
+            let row = input(&[64, 256], dtype);
+            let elements = (&row * 2.0 + &row).relu();
+            let found = with_gpu_kernels(|| {
+                let [norm, rows, elements] = [&gradients[..], &[row.softmax(-1)], &[elements]].map(check_launch_shapes);
+                Fallible::Ok([norm?, rows?, elements?])
+            });
+            let [norm, rows, elements] = found.unwrap();
+            let storages: Vec<SumStorage> = norm.iter().filter_map(|shape| shape.sum_storage).collect();
+            assert_eq!(storages, [SumStorage::Shared, SumStorage::Registers]);
+            assert_eq!(rows.len(), 4);
+            assert!(elements.len() > 4);
+        }
+    }
 }

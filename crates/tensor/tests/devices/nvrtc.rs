@@ -20,6 +20,8 @@ pub fn trials() -> Vec<Trial> {
         Trial::test("nvrtc::every_row_compiles", every_row_compiles),
         Trial::test("nvrtc::every_kind_of_kernel_compiles", every_kind_of_kernel_compiles),
         Trial::test("nvrtc::kernels_of_tensors_compile", kernels_of_tensors_compile),
+        Trial::test("nvrtc::resources_of_kernels_are_read", resources_of_kernels_are_read),
+        Trial::test("nvrtc::norm_gradients_leave_room_for_two_blocks", norm_gradients_leave_room_for_two_blocks),
         Trial::test("nvrtc::errors_show_the_source", errors_show_the_source),
     ]
     .map(|trial| trial.with_ignored_flag(missing.is_some()))
@@ -125,6 +127,69 @@ fn kernels_of_tensors_compile() -> Outcome {
             let cubin = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?;
             assert!(cubin.bytes().starts_with(b"\x7fELF"), "{what}: {}", kernel.name);
         }
+    }
+    Ok(())
+}
+
+/// Registers, shared memory and spills are read from machine code.
+fn resources_of_kernels_are_read() -> Outcome {
+    let source = r#"
+        extern "C" __global__ void plain(float* x) { x[threadIdx.x] *= 2.0f; }
+        extern "C" __global__ void shared(float* x) {
+            __shared__ float tile[1000];
+            tile[threadIdx.x] = x[threadIdx.x];
+            __syncthreads();
+            x[threadIdx.x] = tile[threadIdx.x ^ 1];
+        }
+        extern "C" __global__ void local(float* x, const int* index) {
+            float values[64];
+            for (int n = 0; n < 64; n++) values[index[n] & 63] = x[n];
+            x[threadIdx.x] = values[index[threadIdx.x] & 63];
+        }"#;
+    for arch in ARCHITECTURES {
+        let found = bornite_cuda::compile("resources", source, arch)?.resources();
+        assert_eq!(found.len(), 3, "{arch}: {found:?}");
+        let of = |symbol: &str| found.iter().find(|(name, _)| name == symbol).map(|(_, resources)| *resources);
+        let [plain, shared, local] = ["plain", "shared", "local"].map(|symbol| of(symbol).unwrap_or_default());
+        assert!((4..40).contains(&plain.registers) && plain.max_threads_per_block == 1024, "{arch}: {found:?}");
+        assert!(plain.static_shared_bytes <= 1024 && shared.static_shared_bytes >= 4000, "{arch}: {found:?}");
+        assert!([plain, shared].iter().all(|kernel| kernel.spill_bytes == 0), "{arch}: {found:?}");
+        assert!(local.spill_bytes >= 256, "{arch}: {found:?}");
+    }
+    Ok(())
+}
+
+/// The gradient of a norm is one kernel over the rows, of which two blocks of 256 threads fit a
+/// multiprocessor of an H200: 65,536 registers and 227 KiB of shared memory, without spills.
+fn norm_gradients_leave_room_for_two_blocks() -> Outcome {
+    let matrix = |rows: usize, columns: usize, dtype: DType| {
+        let [a, b] = [[rows, 1], [1, columns]].map(|shape| Tensor::ones(&shape, dtype, Device::Interpreter));
+        a.matmul(&b)
+    };
+    // Alone, and as in a transformer block: with a bias before it and a residual around it. There,
+    // rows of f32 take more registers.
+    let cases =
+        [(DType::BF16, true), (DType::BF16, false), (DType::F16, true), (DType::F16, false), (DType::F32, false)];
+    for (dtype, in_block) in cases {
+        let [x, dy, residual] = [(); 3].map(|()| matrix(65_536, 768, dtype));
+        let [before, weight, bias] = [(); 3].map(|()| matrix(1, 768, dtype).reshape(&[768]));
+        let gradients = if in_block {
+            let h = &x + &before;
+            let loss = (h.layer_norm(&weight, &bias, 1e-5) * &dy + &h * &residual).sum(..);
+            loss.grad(&[&x, &before, &weight, &bias])
+        } else {
+            (x.layer_norm(&weight, &bias, 1e-5) * &dy).sum(..).grad(&[&x, &weight, &bias])
+        };
+        let kernels = bornite::plan::gpu_kernels(&gradients)?;
+        let over_rows: Vec<_> = kernels.iter().filter(|kernel| kernel.name.contains("with_sums")).collect();
+        let [kernel] = over_rows[..] else {
+            return Err(format!("{dtype}, {in_block}: {} kernels", over_rows.len()).into());
+        };
+        let text = cuda::print_with(kernel, MathMode::Native);
+        let found = bornite_cuda::compile(&kernel.name, &text, "sm_90a")?.resources();
+        let [(_, resources)] = &found[..] else { return Err(format!("{found:?}").into()) };
+        assert!(resources.registers <= 128 && resources.spill_bytes == 0, "{dtype}, {in_block}: {resources:?}");
+        assert!(resources.static_shared_bytes <= 113 << 10, "{dtype}: {resources:?}");
     }
     Ok(())
 }

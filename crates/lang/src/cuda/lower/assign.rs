@@ -58,6 +58,41 @@ impl<'m> Lowering<'m> {
         {
             return self.assign_pointer(op, pointer, local, target, value, span);
         }
+        if let (ExprKind::Name(name), None) = (&target.kind, op)
+            && let Some(Binding::UnsetPointer(to)) = self.lookup(*name)
+        {
+            return self.set_pointer(*name, to, value, span);
+        }
+        let token = op.map_or(String::new(), |op| op.token().to_owned()) + "=";
+        if self.overloads(&token)
+            && !matches!(value.kind, ExprKind::Braces(_))
+            && self.attempted_type(target).is_some_and(Self::is_class)
+        {
+            let right = self.operand(value)?;
+            let left = self.operand(target)?;
+            match self.overloaded(&token, vec![left, right], &[target, value], span)? {
+                Ok(result) => return Ok(result),
+                Err(operands) => {
+                    let Ok([CudaOperand::Lvalue(lvalue), right]) = <[CudaOperand; 2]>::try_from(operands) else {
+                        return self.fail(target.span, "this expression cannot be assigned", "", "");
+                    };
+                    self.check_assignable(&lvalue, target.span)?;
+                    self.check_no_const_members(&lvalue, target.span)?;
+                    let tree = self.value_of(right, value.span)?;
+                    let tree = match op {
+                        Some(op) => {
+                            let left = self.read(&lvalue, target.span)?;
+                            self.binary(op, left, tree, span)?
+                        }
+                        None => tree,
+                    };
+                    let tree = self.convert(tree, lvalue.ty, value.span)?;
+                    let tree = self.materialize(tree);
+                    self.write(&lvalue, tree.clone(), target.span)?;
+                    return Ok(CudaOperand::Tree(tree));
+                }
+            }
+        }
         let Some(op) = op else {
             // The right-hand side is evaluated first (C++17).
             if let ExprKind::Braces(_) = value.kind {
@@ -86,6 +121,15 @@ impl<'m> Lowering<'m> {
         let sum = self.materialize(sum);
         self.write(&lvalue, sum.clone(), target.span)?;
         Ok(CudaOperand::Tree(sum))
+    }
+
+    /// Type of an expression, which is not evaluated.
+    pub(super) fn attempted_type(&mut self, expr: &'m Expr) -> Option<bornite_ir::Type> {
+        let (mark, locals) = (self.w.b.mark(), self.locals);
+        let operand = self.attempt(|lower| lower.operand(expr));
+        self.w.rollback(&mark);
+        self.locals = locals;
+        operand.and_then(|operand| super::overload::value_type(&operand))
     }
 
     /// Emits a tree that contains an atomic now, before anything that follows.
@@ -159,6 +203,16 @@ impl<'m> Lowering<'m> {
             let new = self.materialize(new);
             self.assign(local, &new);
             return Ok(CudaOperand::Pointer(Pointer { offset: Some(if is_postfix { old } else { new }), ..pointer }));
+        }
+        let token = if delta > 0 { "++" } else { "--" };
+        if self.overloads(token) && self.attempted_type(target).is_some_and(Self::is_class) {
+            let mut operands = vec![self.operand(target)?];
+            if is_postfix {
+                operands.push(CudaOperand::Tree(Tree::int(Scalar::I32, 0)));
+            }
+            if let Ok(result) = self.overloaded(token, operands, &[target, target], span)? {
+                return Ok(result);
+            }
         }
         let lvalue = self.lvalue(target)?;
         let old = self.read(&lvalue, target.span)?;

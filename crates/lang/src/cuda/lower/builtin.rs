@@ -28,12 +28,24 @@ impl<'m> Lowering<'m> {
         }
         if let Some(vector) = name.strip_prefix("make_").and_then(builtin_type) {
             self.check_arg_count(name, args, vector.component_count(&[]), span)?;
-            return Ok(CudaOperand::Tree(self.construct(args, vector, span)?));
+            // Arguments of a function are converted, also where braces would not allow it.
+            let scalar = vector.element().unwrap_or(Scalar::F32);
+            let mut parts = vec![];
+            for arg in args {
+                parts.push(self.initializer(arg, scalar.into())?);
+            }
+            let whole = Tree::vectorized(&parts, vector);
+            return Ok(CudaOperand::Tree(
+                whole.unwrap_or_else(|| Tree::of(Node::Algebra(bornite_ir::AlgebraOp::Construct, 0, parts), vector)),
+            ));
         }
         if let Some(done) = self.sync_function(name, args, span)? {
             return Ok(done);
         }
         if let Some(done) = self.atomic(name, args, span)? {
+            return Ok(done);
+        }
+        if let Some(done) = self.group_function(name, templates, args, span)? {
             return Ok(done);
         }
         match name {
@@ -49,7 +61,7 @@ impl<'m> Lowering<'m> {
                 // assert(x && "a remark")
                 let mut condition = &args[0];
                 while let ExprKind::Binary(Binary::LogicalAnd, inner, remark) = &condition.kind
-                    && remark.kind == ExprKind::Str
+                    && matches!(remark.kind, ExprKind::Str(_))
                 {
                     condition = inner;
                 }
@@ -65,6 +77,20 @@ impl<'m> Lowering<'m> {
                     format!("'{name}' in a kernel"),
                     "pass memory to the kernel, copy in a loop",
                 );
+            }
+            "is_same"
+            | "is_same_v"
+            | "is_floating_point"
+            | "is_floating_point_v"
+            | "is_integral"
+            | "is_integral_v"
+            | "is_signed"
+            | "is_signed_v"
+            | "is_unsigned"
+            | "is_unsigned_v"
+            | "is_pointer"
+            | "is_pointer_v" => {
+                return self.type_trait(name, templates, span);
             }
             "numeric_limits" => return self.numeric_limit(templates, args, span),
             "sincosf" | "sincos" | "__sincosf" | "sincospif" => return self.sincos(name, args, span),
@@ -88,7 +114,7 @@ impl<'m> Lowering<'m> {
         }
         if !is_math(name) {
             let what = format!("unknown function '{name}'");
-            return self.fail(span, what, "not declared", "define it as a '__device__' function in this file");
+            return self.undeclared(span, what, "define it as a '__device__' function in this file");
         }
         let mut trees = vec![];
         for arg in args {
@@ -99,7 +125,7 @@ impl<'m> Lowering<'m> {
 
     /// Source text of a span, made safe to embed in a string literal.
     pub(super) fn quoted(&self, span: SourceSpan) -> String {
-        let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        let text = self.module.source.text_of(span);
         let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
         let words: Vec<&str> = text.split_whitespace().collect();
         words.join(" ").replace('"', "'").replace('\\', "/").chars().filter(|c| !c.is_control()).take(50).collect()
@@ -300,6 +326,33 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Void)
     }
 
+    /// `is_same_v<T, U>` and similar.
+    fn type_trait(&mut self, name: &str, templates: &'m [TemplateArg], span: SourceSpan) -> LowerResult<CudaOperand> {
+        let mut types = vec![];
+        for arg in templates {
+            match arg {
+                TemplateArg::Type(ty) => types.push((self.c_type(ty)?, ty.constant, ty.reference)),
+                TemplateArg::Value(value) => return self.fail(value.span, "expected a type", "a value", ""),
+            }
+        }
+        let scalar = |ty: CType| match ty {
+            CType::Value(ty) => ty.as_scalar(),
+            _ => None,
+        };
+        let holds = match (name.trim_end_matches("_v"), &types[..]) {
+            ("is_same", [a, b]) => a == b,
+            ("is_floating_point", [(ty, ..)]) => matches!(scalar(*ty), Some(Scalar::F32 | Scalar::F64)),
+            ("is_integral", [(ty, ..)]) => scalar(*ty).is_some_and(|scalar| !scalar.is_float()),
+            ("is_signed", [(ty, ..)]) => {
+                scalar(*ty).is_some_and(|s| matches!(s, Scalar::F32 | Scalar::F64) || s.is_int() && s.is_signed())
+            }
+            ("is_unsigned", [(ty, ..)]) => scalar(*ty).is_some_and(|s| !s.is_float() && !s.is_signed()),
+            ("is_pointer", [(ty, ..)]) => matches!(ty, CType::Pointer(_)),
+            _ => return self.unsupported(span, format!("'{name}' with these arguments"), ""),
+        };
+        Ok(CudaOperand::Tree(Tree::int(Scalar::Bool, holds as i64)))
+    }
+
     /// `numeric_limits<T>::max()` and similar.
     fn numeric_limit(
         &mut self,
@@ -351,17 +404,11 @@ impl<'m> Lowering<'m> {
 
     /// Lowers a `printf` of one line.
     pub(super) fn print(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
-        let Some((first, rest)) = args.split_first().filter(|(first, _)| first.kind == ExprKind::Str) else {
+        let Some((Expr { kind: ExprKind::Str(text), .. }, rest)) = args.split_first() else {
             return self.fail(span, "'printf' needs a format string", "expected a string literal", "");
         };
-        let quoted = first.span;
-        let text = self.module.source.text.get(quoted.start as usize + 1..quoted.end as usize - 1).unwrap_or_default();
-        let Some(line) = text.strip_suffix("\\n").filter(|line| !line.contains('\\')) else {
-            return self.unsupported(
-                span,
-                "a 'printf' format of less or more than one line",
-                "end the format with one \\n",
-            );
+        let Some(lines) = text.strip_suffix("\\n") else {
+            return self.unsupported(span, "a 'printf' format without \\n at its end", "end the format with \\n");
         };
         let (mut ids, mut types) = (vec![], vec![]);
         for arg in rest {
@@ -379,11 +426,29 @@ impl<'m> Lowering<'m> {
         let Some(types) = types.filter(|types| types.len() <= 16) else {
             return self.fail(span, "'printf' takes at most 16 arguments, all numbers", "", "print members one by one");
         };
-        match bornite_ir::print_format_from_printf(line, &types) {
-            Ok(format) if format.len() <= 200 => self.push_stmt(Stmt::Print { format, args: ids }, span),
-            Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
-            Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
+        // One statement per line of the format, each with its own arguments.
+        let all: Vec<&str> = lines.split("\\n").collect();
+        let mut used = 0;
+        for (n, line) in all.iter().enumerate() {
+            if line.contains('\\') {
+                return self.unsupported(span, "an escape sequence in a 'printf' format", "remove it");
+            }
+            let count =
+                if n + 1 == all.len() { types.len() - used } else { placeholders(line).min(types.len() - used) };
+            match bornite_ir::print_format_from_printf(line, &types[used..used + count]) {
+                Ok(format) if format.len() <= 200 => {
+                    self.push_stmt(Stmt::Print { format, args: ids[used..used + count].to_vec() }, span);
+                }
+                Ok(_) => return self.fail(span, "'printf' format is longer than 200 characters", "", "split it"),
+                Err(why) => return self.fail(span, format!("'printf': {why}"), "", ""),
+            }
+            used += count;
         }
         Ok(CudaOperand::Void)
     }
+}
+
+/// Number of arguments that a line of a `printf` format takes.
+fn placeholders(line: &str) -> usize {
+    line.replace("%%", "").matches('%').count()
 }

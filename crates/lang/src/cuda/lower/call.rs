@@ -6,14 +6,35 @@ use std::rc::Rc;
 use bornite_ir::{FunctionId, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
+use super::method::ThisObject;
 use super::overload::is_cuda_function;
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
-use crate::cuda::ast::{Expr, ExprKind, Function, Stmt, StmtKind, TemplateArg};
+use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::diagnostic::{counted, given_count};
 use crate::lower::Tree;
+
+/// A call before its candidates are ranked.
+pub(super) struct CallTarget<'m> {
+    /// Functions of the file that take that number of arguments.
+    pub candidates: Vec<usize>,
+    pub name: Symbol,
+    pub templates: &'m [TemplateArg],
+    /// Template arguments of the struct of a member function.
+    pub outer: Vec<BoundArg>,
+    /// Object of a member function.
+    pub this: Option<ThisObject>,
+    /// True if CUDA has a function of that name, too.
+    pub is_builtin_too: bool,
+}
+
+/// Returns true if a function can be called with a number of arguments.
+pub(super) fn takes_count(function: &Function, count: usize) -> bool {
+    let rest = function.params.get(count..);
+    rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
+}
 
 /// Maximum depth of inlined calls.
 pub(super) const MAX_CALLS: usize = 32;
@@ -27,10 +48,12 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let module = self.module;
+        if let Some(done) = self.call_of_member(callee, templates, args, span)? {
+            return Ok(done);
+        }
         self.report_unsupported(Some(callee))?;
         let takes = |function: &Function| {
-            let rest = function.params.get(args.len()..);
-            function.name == callee && rest.is_some_and(|rest| rest.iter().all(|param| param.init.is_some()))
+            function.name == callee && function.method.is_none() && takes_count(function, args.len())
         };
         let all: Vec<usize> = (0..module.file.functions.len()).filter(|n| takes(&module.file.functions[*n])).collect();
         // A specialization is found through its primary template, if that is defined.
@@ -47,7 +70,8 @@ impl<'m> Lowering<'m> {
         };
         let offered = is_cuda_function(self.text(callee)) && !self.request.round_trip;
         let Some(&first) = all.first() else {
-            if let Some(other) = module.file.functions.iter().find(|function| function.name == callee && !offered) {
+            let named = |function: &&Function| function.name == callee && function.method.is_none() && !offered;
+            if let Some(other) = module.file.functions.iter().find(named) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
                 let what = format!("'{name}' takes {}, {} given", counted(wanted, "argument"), given_count(found));
                 return self.fail(span, what, "", "");
@@ -58,41 +82,81 @@ impl<'m> Lowering<'m> {
             return self.unsupported(span, "calling a kernel", "make it a '__device__' function");
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
+        let operands = self.call_operands(&all, templates, args)?;
+        let target =
+            CallTarget { candidates: all, name: callee, templates, outer: vec![], this: None, is_builtin_too: offered };
+        match self.call_target(target, operands, args.iter().map(Some).collect(), span)? {
+            Some(result) => Ok(result),
+            None => {
+                self.w.rollback(&mark);
+                self.locals = locals;
+                self.builtin(callee, templates, args, span)
+            }
+        }
+    }
+
+    /// Evaluates the arguments of a call: lvalues where a candidate takes a reference.
+    pub(super) fn call_operands(
+        &mut self,
+        all: &[usize],
+        templates: &'m [TemplateArg],
+        args: &'m [Expr],
+    ) -> LowerResult<Vec<CudaOperand>> {
         let mut operands = vec![];
         for (n, arg) in args.iter().enumerate() {
-            let reference = all.iter().any(|f| module.file.functions[*f].params[n].ty.reference);
             let operand = match &arg.kind {
-                ExprKind::Braces(_) => CudaOperand::Tree(self.braced_argument(first, templates, n, arg)?),
+                ExprKind::Braces(_) => CudaOperand::Tree(self.braced_argument(all[0], templates, n, arg)?),
                 _ => self.operand(arg)?,
             };
-            operands.push(match operand {
-                CudaOperand::Lvalue(lvalue) if !reference => CudaOperand::Tree(self.read(&lvalue, arg.span)?),
-                other => other,
-            });
+            operands.push(self.by_value_unless_reference(all, n, operand, arg.span)?);
         }
-        let mut chosen = match self.explicit_specialization(&all, templates)? {
+        Ok(operands)
+    }
+
+    /// Reads an lvalue unless a candidate takes it by reference.
+    pub(super) fn by_value_unless_reference(
+        &mut self,
+        all: &[usize],
+        n: usize,
+        operand: CudaOperand,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        let reference = all.iter().any(|f| self.module.file.functions[*f].params[n].ty.reference);
+        Ok(match operand {
+            CudaOperand::Lvalue(lvalue) if !reference => CudaOperand::Tree(self.read(&lvalue, span)?),
+            other => other,
+        })
+    }
+
+    /// Calls one of several candidates; `None` if CUDA's own function is the best match.
+    pub(super) fn call_target(
+        &mut self,
+        target: CallTarget<'m>,
+        mut operands: Vec<CudaOperand>,
+        mut args: Vec<Option<&'m Expr>>,
+        span: SourceSpan,
+    ) -> LowerResult<Option<CudaOperand>> {
+        let CallTarget { candidates, name, templates, outer, this, is_builtin_too } = target;
+        let module = self.module;
+        let mut chosen = match self.explicit_specialization(&candidates, templates)? {
             Some(specialization) => specialization,
-            None if all.len() == 1 && !offered => first,
-            None => match self.overload(&all, templates, &operands, callee, span)? {
+            None if candidates.len() == 1 && !is_builtin_too => candidates[0],
+            None => match self.overload(&candidates, &outer, templates, &operands, name, span)? {
                 Some(own) => own,
-                None => {
-                    self.w.rollback(&mark);
-                    self.locals = locals;
-                    return self.builtin(callee, templates, args, span);
-                }
+                None => return Ok(None),
             },
         };
         let function = &module.file.functions[chosen];
         let explicit_args = if function.specialization.is_some() { &[] } else { templates };
-        let bound = self.template_arguments(function, explicit_args, &operands, span)?;
-        let mut args: Vec<&'m Expr> = args.iter().collect();
+        let bound = self.template_arguments(function, &outer, explicit_args, &operands, span)?;
         for param in &function.params[args.len()..] {
             let Some(default) = &param.init else { continue };
             operands.push(self.default_argument(function, &bound, default)?);
-            args.push(default);
+            args.push(Some(default));
         }
         let mut own = bound;
         if !own.is_empty()
+            && function.method.is_none()
             && let Some(specialization) = self.find_specialization(function, &own)?
         {
             (chosen, own) = (specialization, vec![]);
@@ -100,33 +164,37 @@ impl<'m> Lowering<'m> {
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
         if self.module.is_pure[chosen] && !pointers {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
-                return Ok(CudaOperand::Tree(known));
+                return Ok(Some(CudaOperand::Tree(known)));
             }
             let id = self.instantiate(chosen, &own, span)?;
             let types = self.signature(chosen, &own)?;
             let mut trees = vec![];
             for ((operand, ty), arg) in operands.into_iter().zip(&types.0).zip(args) {
-                let tree = self.value_of(operand, arg.span)?;
-                trees.push(self.convert(tree, *ty, arg.span)?);
+                let arg_span = arg.map_or(span, |arg| arg.span);
+                let tree = self.value_of(operand, arg_span)?;
+                trees.push(self.convert(tree, *ty, arg_span)?);
             }
-            return Ok(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1)));
+            return Ok(Some(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1))));
         }
-        self.inline_call(chosen, &own, operands, &args, span)
+        self.inline_call(chosen, &own, this, operands, &args, span).map(Some)
     }
 
-    /// Reports the errors of an unsupported function, or of an unsupported operator if `name` is
+    /// Reports the errors of an unsupported function, or of one without a known name if `name` is
     /// `None`.
     pub(super) fn report_unsupported(&mut self, name: Option<Symbol>) -> LowerResult {
         let module = self.module;
-        let Some(function) = module.file.unsupported_functions.iter().find(|function| function.name == name) else {
-            return Ok(());
-        };
-        for error in &function.errors {
-            if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
-                self.errors.push(error.clone());
+        let mut done = Ok(());
+        for function in
+            module.file.unsupported_functions.iter().filter(|one| one.name == name && one.method_of.is_none())
+        {
+            for error in &function.errors {
+                if self.errors.len() < super::MAX_ERRORS && self.errors.iter().all(|other| other.span != error.span) {
+                    self.errors.push(error.clone());
+                }
             }
+            done = Err(LowerFailed);
         }
-        Err(LowerFailed)
+        done
     }
 
     /// Evaluates a `constexpr` function that consists of one `return`, if all arguments are
@@ -274,6 +342,7 @@ impl<'m> Lowering<'m> {
         let (control_scopes, inlines) = (std::mem::take(&mut self.control_scopes), std::mem::take(&mut self.inlines));
         let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
+        let this = self.this.take();
         let wanted = std::mem::take(&mut self.expr_numbers);
         let free = self.w.swap_hoisted(Default::default());
         self.bind_templates(&function.templates, bound);
@@ -304,7 +373,7 @@ impl<'m> Lowering<'m> {
         self.function_expr_numbers.push(std::mem::replace(&mut self.expr_numbers, wanted));
         (self.scope, self.base, self.assigned, self.control_scopes, self.inlines) =
             (scope, base, assigned, control_scopes, inlines);
-        (self.code, self.loops, self.locals) = (code, loops, locals);
+        (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
         self.instantiating.pop();
         self.functions.push((n, bound.to_vec(), id));
         if done { Ok(id) } else { Err(LowerFailed) }
@@ -335,7 +404,14 @@ impl<'m> Lowering<'m> {
     fn function_name(&self, function: &Function, bound: &[BoundArg]) -> String {
         let taken =
             |name: &str| self.module.file.functions.iter().any(|other| self.module.names.text(other.name) == name);
-        let mut name = names::unmangled(self.text(function.name), self.request.round_trip, taken);
+        let text = self.text(function.name);
+        let mut name = match text.strip_prefix("operator").filter(|token| OVERLOADABLE.contains(token)) {
+            // A name of the IR is an identifier.
+            Some(token) => {
+                format!("operator_{}", token.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join("_"))
+            }
+            None => names::unmangled(text, self.request.round_trip, taken),
+        };
         name += &self.name_suffix(bound);
         // Overloads share a name in C++; functions of an IR kernel must not.
         let same = self

@@ -17,13 +17,26 @@ impl<'m> Lowering<'m> {
         args: &'m [Expr],
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
-        let CType::Value(to) = self.c_type(ty)? else {
-            return self.unsupported(span, "constructing a pointer like this", "");
+        let to = match self.c_type(ty)? {
+            CType::Value(to) => to,
+            CType::Collective(collective) => {
+                let storage = match args {
+                    [storage] => match self.operand(storage)? {
+                        CudaOperand::Pointer(pointer) => Some(pointer),
+                        CudaOperand::Lvalue(_) => None,
+                        _ => return self.unsupported(span, "this storage of a collective", ""),
+                    },
+                    _ => None,
+                };
+                return Ok(CudaOperand::Collective(collective, storage));
+            }
+            _ => return self.unsupported(span, "constructing a pointer like this", ""),
         };
         if let [list @ Expr { kind: ExprKind::Braces(_), .. }] = args {
             return Ok(CudaOperand::Tree(self.initializer(list, to)?));
         }
         if let [one] = args {
+            let (mark, locals) = (self.w.b.mark(), self.locals);
             let tree = self.rvalue(one)?;
             if tree.scalar().is_some() && to.as_scalar().is_some() {
                 return Ok(CudaOperand::Tree(self.explicit(tree, to, span)?));
@@ -31,11 +44,33 @@ impl<'m> Lowering<'m> {
             if tree.ty == to {
                 return Ok(CudaOperand::Tree(tree));
             }
+            let operands = vec![CudaOperand::Tree(tree)];
+            return match self.call_constructor(to, Some(operands), &[], span)? {
+                Some(constructed) => Ok(CudaOperand::Tree(constructed)),
+                None => {
+                    // It is evaluated again, as a component.
+                    self.w.rollback(&mark);
+                    self.locals = locals;
+                    Ok(CudaOperand::Tree(self.construct(args, to, span)?))
+                }
+            };
         }
         if args.is_empty() && to.as_scalar().is_some() {
             return Ok(CudaOperand::Tree(Tree::int(to.as_scalar().unwrap_or(Scalar::I32), 0)));
         }
-        Ok(CudaOperand::Tree(self.construct(args, to, span)?))
+        Ok(CudaOperand::Tree(self.construct_value(args, to, span)?))
+    }
+
+    /// Constructs a value by a constructor of its type, or else from its components.
+    pub(super) fn construct_value(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
+        match self.call_constructor(ty, None, args, span)? {
+            Some(constructed) => Ok(constructed),
+            None if args.is_empty() => {
+                let value = self.default_value(ty, span)?;
+                Ok(value.unwrap_or_else(|| self.zero(ty)))
+            }
+            None => self.construct(args, ty, span),
+        }
     }
 
     /// Constructs a struct, vector or matrix from its components.
@@ -44,6 +79,9 @@ impl<'m> Lowering<'m> {
             Type::Struct(id) => self.w.b.structs()[id.0 as usize].fields.iter().map(|field| field.ty).collect(),
             _ => ty.components(&[]).into_iter().map(Type::Scalar).collect(),
         };
+        if args.iter().any(|arg| matches!(arg.kind, ExprKind::Designated(..))) {
+            return self.construct_designated(args, ty, span);
+        }
         // Rows of an array in a struct.
         if let Type::Matrix(scalar, rows, columns) = ty
             && args.iter().any(|arg| matches!(arg.kind, ExprKind::Braces(_)))
@@ -74,9 +112,11 @@ impl<'m> Lowering<'m> {
         }
         let mut trees = vec![];
         for (n, part) in parts.iter().enumerate() {
-            trees.push(match args.get(n) {
-                Some(arg) => self.list_element(arg, *part)?,
-                None => self.zero(*part),
+            let default = self.declared_fields(ty).get(n).and_then(|field| field.init.as_ref());
+            trees.push(match (args.get(n), default) {
+                (Some(arg), _) => self.list_element(arg, *part)?,
+                (None, Some(default)) => self.member_default(ty, default, *part)?,
+                (None, None) => self.zero(*part),
             });
         }
         if ty.element().is_some()
@@ -84,6 +124,39 @@ impl<'m> Lowering<'m> {
             && let Some(whole) = Tree::vectorized(&trees, ty)
         {
             return Ok(whole);
+        }
+        Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
+    }
+
+    /// `{.x = 1, .y = 2}`: fields that are not named have their default values.
+    fn construct_designated(&mut self, args: &'m [Expr], ty: Type, span: SourceSpan) -> LowerResult<Tree> {
+        let fields = self.declared_fields(ty);
+        let mut values: Vec<Option<&'m Expr>> = vec![None; fields.len()];
+        let mut next = 0;
+        for arg in args {
+            let ExprKind::Designated(field, value) = &arg.kind else {
+                return self.fail(arg.span, "designated and other initializers are mixed", "expected '.field ='", "");
+            };
+            let at = fields.iter().position(|declared| declared.name == *field);
+            match at.filter(|at| *at >= next) {
+                Some(at) => (values[at], next) = (Some(&**value), at + 1),
+                None => {
+                    let what = format!("'{}' is not a later field of this struct", self.text(*field));
+                    return self.fail(arg.span, what, "expected fields in order", "");
+                }
+            }
+        }
+        if fields.is_empty() {
+            return self.unsupported(span, "a designated initializer of this type", "");
+        }
+        let mut trees = vec![];
+        for (n, (value, field)) in values.into_iter().zip(fields).enumerate() {
+            let part = self.field_type(ty, n as u32);
+            trees.push(match (value, &field.init) {
+                (Some(value), _) => self.list_element(value, part)?,
+                (None, Some(default)) => self.member_default(ty, default, part)?,
+                (None, None) => self.zero(part),
+            });
         }
         Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
     }
@@ -136,14 +209,14 @@ impl<'m> Lowering<'m> {
                 (Some(_), [one]) => self.list_element(one, ty),
                 (Some(_), []) => Ok(self.zero(ty)),
                 (Some(_), _) => self.fail(expr.span, "too many values for a scalar", "too many", ""),
-                _ => self.construct(all, ty, expr.span),
+                _ => self.construct_value(all, ty, expr.span),
             };
         }
         if let ExprKind::Construct(_, args) = &expr.kind
             && args.len() > 1
             && ty.as_scalar().is_none()
         {
-            return self.construct(args, ty, expr.span);
+            return self.construct_value(args, ty, expr.span);
         }
         let tree = self.rvalue(expr)?;
         if listed && !self.request.round_trip && self.narrows(&tree, ty) {

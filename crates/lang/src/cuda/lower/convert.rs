@@ -25,6 +25,12 @@ impl<'m> Lowering<'m> {
             return Ok(tree);
         }
         let (Some(_), Some(target)) = (tree.scalar(), to.as_scalar()) else {
+            let operands = vec![CudaOperand::Tree(tree.clone())];
+            if let Type::Struct(_) = to
+                && let Some(constructed) = self.call_constructor(to, Some(operands), &[], span)?
+            {
+                return Ok(constructed);
+            }
             let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
             let what = format!("cannot convert '{found}' to '{expected}'");
             return self.fail(span, what, format!("expected '{expected}'"), "");
@@ -213,6 +219,12 @@ impl<'m> Lowering<'m> {
             (from, to) if from == to => Ok(CudaOperand::Pointer(Pointer { cast_type: None, ..pointer })),
             (Type::Scalar(from), Type::Vector(scalar, n))
                 if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
+            {
+                Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
+            }
+            // Vectors of another number of the same elements.
+            (Type::Vector(..), Type::Vector(of, n))
+                if pointer.width > 1 && scalar == Some(of) && matches!(n, 2 | 4) && pointer.dims.is_none() =>
             {
                 Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
             }

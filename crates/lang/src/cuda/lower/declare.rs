@@ -8,7 +8,8 @@ use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Declarator, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
+use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 
@@ -43,9 +44,21 @@ impl<'m> Lowering<'m> {
             _ => self.c_type(&d.ty)?,
         };
         match ty {
+            CType::Group(group) => match d.init.as_ref().map(|init| self.operand(init)).transpose()? {
+                Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
+                _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
+            },
+            CType::Collective(_) | CType::TempStorage(_) => self.unsupported(
+                d.span,
+                "a variable of this type",
+                "declare the storage '__shared__', and call 'T(temp).Sum(x)'",
+            ),
             CType::Void => self.fail(d.span, "a variable cannot have type 'void'", "no value has that type", ""),
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
+                    if self.assigned.contains(&d.name) && !d.ty.is_const_pointer {
+                        return Ok(Binding::UnsetPointer(to));
+                    }
                     return self.unsupported(d.span, "an uninitialized pointer", "initialize it where it is declared");
                 };
                 let operand = self.operand(init)?;
@@ -140,11 +153,37 @@ impl<'m> Lowering<'m> {
         }
     }
 
+    /// The first assignment of a pointer that was declared without an initializer.
+    pub(super) fn set_pointer(
+        &mut self,
+        name: Symbol,
+        to: Type,
+        value: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        let pointer = match self.operand(value)? {
+            CudaOperand::Pointer(pointer) if pointer.dims.is_none() && pointer.pointee_type() == to => pointer,
+            _ => {
+                let what = format!("this first value of pointer '{}'", self.text(name));
+                return self.unsupported(span, what, "initialize it with an element of an array");
+            }
+        };
+        let constant = pointer.constant;
+        let moving = self.bind_moving_pointer(self.text(name), pointer.declared(constant));
+        let declared = self.scope.iter().rposition(|(found, _)| *found == name);
+        match declared.filter(|at| *at >= self.base) {
+            Some(at) => self.scope[at].1 = moving,
+            None => return Err(super::LowerFailed),
+        }
+        self.name(name, span)
+    }
+
     fn declare_reference(&mut self, d: &'m Declarator) -> LowerResult<Binding> {
         let Some(init) = &d.init else {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             CudaOperand::Lvalue(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || self.is_const_target(d);
@@ -163,6 +202,7 @@ impl<'m> Lowering<'m> {
             return self.fail(d.span, "'auto' needs an initializer", "no initializer", "");
         };
         match self.operand(init)? {
+            CudaOperand::Group(group) => Ok(Binding::Group(group)),
             operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
             operand => {
                 let tree = self.value_of(operand, init.span)?;
@@ -182,14 +222,19 @@ impl<'m> Lowering<'m> {
                 let what = format!("const variable '{text}' has no initializer");
                 return self.fail(d.span, what, "no initializer", "initialize it");
             }
+            let default = self.default_value(ty, d.span)?;
             let zeros = self.zeros(ty);
-            return Ok(Binding::Local(self.new_local(text, ty, &zeros), ty));
+            let local = self.new_local(text, ty, &zeros);
+            if let Some(default) = default {
+                self.assign(local, &default);
+            }
+            return Ok(Binding::Local(local, ty));
         };
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {
                 ([one], _) => self.initializer(one, ty)?,
-                _ => self.construct(args, ty, init.span)?,
+                _ => self.construct_value(args, ty, init.span)?,
             },
             _ if self.cas_initial_read == Some(init.span) => self.atomic_initial_read(init, ty)?,
             _ => self.initializer(init, ty)?,

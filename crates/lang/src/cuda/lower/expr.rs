@@ -1,7 +1,7 @@
 //! Expressions: dispatch by kind, names and operators. Assignments, conversions, members, calls and
 //! the rest have files of their own beside this one.
 
-use bornite_ir::{Op, Scalar, Value};
+use bornite_ir::{Op, Scalar, Type, Value};
 
 use super::index::Index;
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, Projection};
@@ -9,6 +9,7 @@ use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::lex::Symbol;
+use crate::cuda::preprocess::undeclared_hint;
 use crate::cuda::types::{CType, promoted};
 use crate::lower::Tree;
 
@@ -37,6 +38,9 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Pointer(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 1));
         }
+        if let CudaOperand::Null = operand {
+            return Ok(Tree::int(Scalar::Bool, 0));
+        }
         let tree = self.value_of(operand, expr.span)?;
         self.convert(tree, Scalar::Bool.into(), expr.span)
     }
@@ -53,7 +57,7 @@ impl<'m> Lowering<'m> {
         }
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
-            ExprKind::Str => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
+            ExprKind::Str(_) => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
             ExprKind::Null => Ok(CudaOperand::Null),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
@@ -62,9 +66,28 @@ impl<'m> Lowering<'m> {
             ExprKind::IncDec { delta, is_postfix, lvalue } => self.increment(*delta, *is_postfix, lvalue, expr.span),
             ExprKind::Conditional(condition, a, b) => self.conditional(condition, a, b, expr.span),
             ExprKind::Call { callee, templates, args } => self.call(*callee, templates, args, expr.span),
+            ExprKind::MethodCall { object, name, templates, args } => {
+                self.method_call(object, *name, templates, args, expr.span)
+            }
+            ExprKind::ScopedCall { scope, name, templates, args } => {
+                self.scoped_call(scope, *name, templates, args, expr.span)
+            }
+            ExprKind::Scoped(scope, name) => self.scoped_name(scope, *name, expr.span),
+            ExprKind::Invoke(callee, args) => {
+                let callee = self.operand(callee)?;
+                self.invoke(callee, args, expr.span)
+            }
+            ExprKind::This => self.this_pointer(expr.span),
             ExprKind::Index(base, index) => {
-                let base = self.operand(base)?;
-                self.index_into(base, index, expr.span)
+                let object = self.operand(base)?;
+                if let Some(Type::Struct(_)) = super::overload::value_type(&object) {
+                    let index_operand = self.operand(index)?;
+                    return match self.overloaded("[]", vec![object, index_operand], &[base, index], expr.span)? {
+                        Ok(element) => Ok(element),
+                        Err(_) => self.fail(expr.span, "only arrays and pointers can be indexed", "not an array", ""),
+                    };
+                }
+                self.index_into(object, index, expr.span)
             }
             ExprKind::Member(whole, member) => self.member(whole, *member, expr.span),
             ExprKind::Arrow(pointer, member) => {
@@ -75,11 +98,15 @@ impl<'m> Lowering<'m> {
             ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
             ExprKind::Construct(ty, args) => self.construct_expr(ty, args, expr.span),
             ExprKind::Braces(_) => self.unsupported(expr.span, "a braced list here", "write the type: 'float4{…}'"),
+            ExprKind::Designated(..) => {
+                self.unsupported(expr.span, "a designated initializer here", "write the values in field order")
+            }
             ExprKind::SizeOf(ty) => {
                 let bytes = match self.c_type(ty)? {
                     CType::Value(ty) => ty.bytes(self.w.b.structs()),
                     CType::Pointer(_) => 8,
-                    CType::Void => 1,
+                    CType::Void | CType::Group(_) | CType::Collective(_) => 1,
+                    CType::TempStorage(collective) => collective.scalar.bytes() * collective.threads as usize,
                 };
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
@@ -103,28 +130,48 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
-        let binding = match self.lookup(name) {
-            Some(binding) => Some(binding),
-            None => self.global(name, span)?,
+        let binding = match (self.lookup(name), self.this.as_ref().map(|this| this.ty)) {
+            (Some(binding), _) => Some(binding),
+            (None, Some(ty)) => match self.static_member(ty, name, span)? {
+                Some(operand) => return Ok(operand),
+                None => self.global(name, span)?,
+            },
+            (None, None) => self.global(name, span)?,
         };
+        match binding {
+            Some(binding) => self.bound_operand(binding, span),
+            None => self.builtin_constant(name, span),
+        }
+    }
+
+    /// Operand that a name is bound to.
+    pub(super) fn bound_operand(&mut self, binding: Binding, span: SourceSpan) -> LowerResult<CudaOperand> {
         Ok(match binding {
-            Some(Binding::Value(tree)) => CudaOperand::Tree(tree),
-            Some(Binding::Local(local, ty)) => {
+            Binding::Value(tree) => CudaOperand::Tree(tree),
+            Binding::Local(local, ty) => {
                 CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Some(Binding::LocalArray(local_array)) => CudaOperand::LocalArray(local_array, vec![]),
-            Some(Binding::ConstArray(table)) => CudaOperand::ConstArray(table, vec![]),
-            Some(Binding::Pointer(pointer)) if pointer.single => return self.element(pointer),
-            Some(Binding::Pointer(pointer)) => CudaOperand::Pointer(pointer),
-            Some(Binding::MovingPointer(pointer, local)) => {
+            Binding::LocalArray(local_array) => CudaOperand::LocalArray(local_array, vec![]),
+            Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
+            Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
+            Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
+            Binding::UnsetPointer(_) => {
+                return self.fail(span, "this pointer has no value yet", "not initialized", "assign it before");
+            }
+            // Its first assignment was part of an expression that was evaluated for its type only.
+            Binding::MovingPointer(_, local) if local.0 >= self.locals => {
+                return self.unsupported(span, "a pointer that is assigned within this expression", "");
+            }
+            Binding::MovingPointer(pointer, local) => {
                 let at = self.w.b.read(local);
                 CudaOperand::Pointer(Pointer { offset: Some(Tree::emitted(at, self.index_type)), ..pointer })
             }
-            Some(Binding::Lvalue(lvalue)) => CudaOperand::Lvalue(lvalue),
-            Some(Binding::Address(lvalue)) => CudaOperand::Address(lvalue),
-            Some(Binding::Poison) => return Err(LowerFailed),
-            Some(Binding::Type(_)) => return self.fail(span, "expected a value, found a type", "", ""),
-            None => return self.builtin_constant(name, span),
+            Binding::Lvalue(lvalue) => CudaOperand::Lvalue(lvalue),
+            Binding::Address(lvalue) => CudaOperand::Address(lvalue),
+            Binding::Group(group) => CudaOperand::Group(group),
+            Binding::Null => CudaOperand::Null,
+            Binding::Poison => return Err(LowerFailed),
+            Binding::Type(_) => return self.fail(span, "expected a value, found a type", "", ""),
         })
     }
 
@@ -152,6 +199,30 @@ impl<'m> Lowering<'m> {
             "CUDART_PI_F" => float(std::f32::consts::PI as f64),
             "INT_MAX" => int(Scalar::I32, i32::MAX as i64),
             "INT_MIN" => int(Scalar::I32, i32::MIN as i64),
+            "UINT8_MAX" => int(Scalar::I32, u8::MAX as i64),
+            "INT8_MAX" => int(Scalar::I32, i8::MAX as i64),
+            "INT8_MIN" => int(Scalar::I32, i8::MIN as i64),
+            "UINT16_MAX" | "USHRT_MAX" => int(Scalar::I32, u16::MAX as i64),
+            "INT16_MAX" | "SHRT_MAX" => int(Scalar::I32, i16::MAX as i64),
+            "INT16_MIN" | "SHRT_MIN" => int(Scalar::I32, i16::MIN as i64),
+            "INT32_MAX" => int(Scalar::I32, i32::MAX as i64),
+            "INT32_MIN" => int(Scalar::I32, i32::MIN as i64),
+            "UINT32_MAX" => int(Scalar::U32, u32::MAX as i64),
+            "INT64_MAX" | "LONG_MAX" => int(Scalar::I64, i64::MAX),
+            "INT64_MIN" | "LONG_MIN" => int(Scalar::I64, i64::MIN),
+            "UINT64_MAX" | "SIZE_MAX" | "ULONG_MAX" => int(Scalar::U64, -1),
+            "RAND_MAX" => int(Scalar::I32, i32::MAX as i64),
+            "HUGE_VAL" | "CUDART_INF" => double(f64::INFINITY),
+            "CUDART_NAN" => double(f64::NAN),
+            "M_PI_2" => double(std::f64::consts::FRAC_PI_2),
+            "M_PI_4" => double(std::f64::consts::FRAC_PI_4),
+            "M_1_PI" => double(std::f64::consts::FRAC_1_PI),
+            "M_2_PI" => double(std::f64::consts::FRAC_2_PI),
+            "M_2_SQRTPI" => double(std::f64::consts::FRAC_2_SQRT_PI),
+            "M_LN10" => double(std::f64::consts::LN_10),
+            "M_LOG2E" => double(std::f64::consts::LOG2_E),
+            "M_LOG10E" => double(std::f64::consts::LOG10_E),
+            "CUDART_PI" => double(std::f64::consts::PI),
             "UINT_MAX" => int(Scalar::U32, u32::MAX as i64),
             "LLONG_MAX" => int(Scalar::I64, i64::MAX),
             "LLONG_MIN" => int(Scalar::I64, i64::MIN),
@@ -161,12 +232,15 @@ impl<'m> Lowering<'m> {
                 self.fail(span, format!("'{text}' without an axis"), "expected '.x', '.y' or '.z'", "")
             }
             text => {
-                self.check_not_host_only(name, span)?;
+                self.check_supported(name, span)?;
                 if self.module.file.functions.iter().any(|function| function.name == name) {
                     return self.unsupported(span, format!("using function '{text}' as a value"), "call it directly");
                 }
                 let what = format!("'{text}' is not declared");
-                let hint = self.similar(text).map_or_else(String::new, |other| format!("did you mean '{other}'?"));
+                let hint = match self.similar(text) {
+                    Some(other) => format!("did you mean '{other}'?"),
+                    None => undeclared_hint(&self.module.missing_headers, &self.module.source, span, ""),
+                };
                 self.fail(span, what, "unknown name", hint)
             }
         }
@@ -191,6 +265,18 @@ impl<'m> Lowering<'m> {
                 return Ok(CudaOperand::Lvalue(self.pointee(pointer, span)?));
             }
             _ => {}
+        }
+        let token = match op {
+            Unary::Minus => "-",
+            Unary::Plus => "+",
+            Unary::Not => "!",
+            _ => "~",
+        };
+        if self.overloads(token) && self.attempted_type(inner).is_some_and(Self::is_class) {
+            let operand = self.operand(inner)?;
+            if let Ok(result) = self.overloaded(token, vec![operand], &[inner], span)? {
+                return Ok(result);
+            }
         }
         if op == Unary::Not {
             let condition = self.condition(inner)?;
@@ -251,13 +337,36 @@ impl<'m> Lowering<'m> {
             Binary::LogicalAnd | Binary::LogicalOr => return self.logical(op, a, b),
             _ => {}
         }
-        let left = self.operand(a)?;
+        let mut left = self.operand(a)?;
+        let mut evaluated = None;
+        if let Some(ty) = super::overload::value_type(&left)
+            && self.overloads(op.token())
+        {
+            // Operators may take objects by reference.
+            if !Self::is_class(ty) {
+                left = CudaOperand::Tree(self.value_of(left, a.span)?);
+            }
+            let right = self.operand(b)?;
+            match self.overloaded(op.token(), vec![left, right], &[a, b], span)? {
+                Ok(result) => return Ok(result),
+                Err(mut operands) => {
+                    evaluated = operands.pop();
+                    left = operands.pop().unwrap_or(CudaOperand::Void);
+                }
+            }
+        }
         if let CudaOperand::Pointer(pointer) = left {
             return self.pointer_arithmetic(op, pointer, b, span);
         }
         if let CudaOperand::Null = left {
             return match (self.operand(b)?, op) {
                 (CudaOperand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
+                (CudaOperand::Null, Binary::Eq | Binary::Ne) => Ok(always_null(op)),
+                (CudaOperand::Tree(tree), Binary::Eq | Binary::Ne)
+                    if tree.as_const().is_some_and(|value| value.bits() == 0) =>
+                {
+                    Ok(always_null(op))
+                }
                 _ => self.unsupported(span, "'nullptr' here", "compare a pointer with it"),
             };
         }
@@ -270,7 +379,10 @@ impl<'m> Lowering<'m> {
             return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }
         let left = self.value_of(left, a.span)?;
-        let right = self.operand(b)?;
+        let right = match evaluated {
+            Some(right) => right,
+            None => self.operand(b)?,
+        };
         if let (CudaOperand::Pointer(pointer), Binary::Add) = (&right, op) {
             if pointer.has_rows() {
                 return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
@@ -367,6 +479,11 @@ impl<'m> Lowering<'m> {
 /// A pointer compared with `nullptr`: pointers are never null in a launch.
 fn never_null(op: Binary) -> CudaOperand {
     CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
+}
+
+/// `nullptr` compared with itself.
+fn always_null(op: Binary) -> CudaOperand {
+    CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Eq) as i64))
 }
 
 /// Edit distance of two names.

@@ -11,7 +11,7 @@ use crate::lower::{Node, Tree};
 use crate::{ParamRef, SourceSpan};
 
 /// Maximum size of a constant array that is read at a non-constant index.
-const MAX_CHOICES: usize = 64;
+const MAX_CHOICES: usize = 1024;
 
 /// An index, or the number of elements that a pointer moves by.
 pub(super) struct Index {
@@ -20,6 +20,9 @@ pub(super) struct Index {
     /// Range of the C++ value, by the operand's own type.
     pub range: IntRange,
 }
+
+/// Size of the first dimension of an array parameter, which the source does not specify.
+pub(super) const UNKNOWN_SIZE: u64 = 0;
 
 /// 2³², the number of 32-bit integers.
 const WRAP: i128 = 1 << 32;
@@ -89,10 +92,16 @@ impl<'m> Lowering<'m> {
                 let at = self.rvalue(index)?;
                 if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
                     let name = self.array_name(pointer.view);
-                    let at = self.checked_index(at, *size, &name, index.span)?;
+                    let at = match *size {
+                        UNKNOWN_SIZE => self.lower_index(at, index.span)?,
+                        size => Index {
+                            tree: self.checked_index(at, size, &name, index.span)?,
+                            range: IntRange::up_to(size as i64 - 1),
+                        },
+                    };
                     let row: u64 = rest.iter().product();
                     let rest: Rc<[u64]> = rest.into();
-                    let at = self.scale_index(Index { tree: at, range: IntRange::up_to(*size as i64 - 1) }, row);
+                    let at = self.scale_index(at, row);
                     let offset_by = self.offset_by(pointer, at);
                     let last = rest.is_empty();
                     let offset_by = Pointer { sizes: rest, ..offset_by };
@@ -155,7 +164,12 @@ impl<'m> Lowering<'m> {
                     }
                 }
             }
-            CudaOperand::Lvalue(_) | CudaOperand::Tree(_) | CudaOperand::Void | CudaOperand::Null => {
+            CudaOperand::Lvalue(_)
+            | CudaOperand::Tree(_)
+            | CudaOperand::Void
+            | CudaOperand::Null
+            | CudaOperand::Group(_)
+            | CudaOperand::Collective(..) => {
                 self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
             }
         }
@@ -199,8 +213,7 @@ impl<'m> Lowering<'m> {
         }
         if values.len() > MAX_CHOICES {
             let what = format!("a non-constant index into a constant array of {} elements", values.len());
-            let hint =
-                "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 64 elements";
+            let hint = "pass it as a pointer, or declare it '__constant__' without an initializer; the maximum is 1024 elements";
             return self.unsupported(span, what, hint);
         }
         let index = Tree::emitted(self.w.emit(&flat_index), self.index_type);
@@ -253,6 +266,14 @@ impl<'m> Lowering<'m> {
             ty: cast_type.map_or(ty, Into::into),
             constant,
         }))
+    }
+
+    /// Sizes of the rows of a multidimensional array: all but the first.
+    pub(super) fn row_sizes(&self, pointer: &Pointer) -> Vec<u64> {
+        match &pointer.sizes[..] {
+            [] => (pointer.prefix.len() + 1..pointer.rank).map(|n| self.extent(pointer.view, n) as u64).collect(),
+            [_, rest @ ..] => rest.to_vec(),
+        }
     }
 
     /// Name of the array behind a view.

@@ -6,9 +6,10 @@ use bornite_ir::{Scalar, Stmt as IrStmt, Value};
 
 use super::call::MAX_CALLS;
 use super::lvalue::{CudaOperand, Lvalue, Pointer};
+use super::method::ThisObject;
 use super::{Binding, BoundArg, CodeKind, ControlScope, Inline, LowerFailed, LowerResult, Lowering, ScopeKind, scan};
 use crate::SourceSpan;
-use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, Stmt, StmtKind};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, MethodKind, Stmt, StmtKind};
 use crate::cuda::types::CType;
 use crate::lower::Tree;
 
@@ -18,8 +19,9 @@ impl<'m> Lowering<'m> {
         &mut self,
         n: usize,
         bound: &[BoundArg],
+        this: Option<ThisObject>,
         operands: Vec<CudaOperand>,
-        args: &[&'m Expr],
+        args: &[Option<&'m Expr>],
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
@@ -37,17 +39,23 @@ impl<'m> Lowering<'m> {
         let assigned = Rc::new(scan::assigned(self.module, function));
         let mut bindings = vec![];
         for (((param, ty), operand), arg) in function.params.iter().zip(&types).zip(operands).zip(args) {
+            let arg = (arg.map_or(span, |arg| arg.span), *arg);
             let binding = self.argument(param, *ty, operand, arg, assigned.contains(&param.name))?;
             bindings.push((param.name, binding));
         }
         let base = std::mem::replace(&mut self.base, self.scope.len());
         let assigned = std::mem::replace(&mut self.assigned, assigned);
+        let outer_this = std::mem::replace(&mut self.this, this);
+        self.bind_members(span)?;
         self.bind_templates(&function.templates, bound);
         self.scope.extend(bindings);
+        let initialized = self.initialize_members(function);
         let value = self.inlined_body(n, bound, result);
         self.scope.truncate(mark);
         self.base = base;
         self.assigned = assigned;
+        self.this = outer_this;
+        initialized?;
         self.set_source_line(span);
         value
     }
@@ -61,7 +69,12 @@ impl<'m> Lowering<'m> {
                 ty => ty,
             });
         }
-        Ok((types, self.c_type(&function.result)?))
+        // The type of an `auto` function is that of its value.
+        let result = match function.result.base {
+            Base::Auto if function.result.pointers == 0 => CType::Void,
+            _ => self.c_type(&function.result)?,
+        };
+        Ok((types, result))
     }
 
     fn argument(
@@ -69,7 +82,7 @@ impl<'m> Lowering<'m> {
         param: &'m Declarator,
         ty: CType,
         operand: CudaOperand,
-        arg: &'m Expr,
+        (span, arg): (SourceSpan, Option<&'m Expr>),
         assigned: bool,
     ) -> LowerResult<Binding> {
         let text = self.text(param.name);
@@ -83,25 +96,37 @@ impl<'m> Lowering<'m> {
             self.check_const(param, is_const)?;
         }
         match (ty, operand) {
+            (CType::Group(group), CudaOperand::Group(found)) if group == found => Ok(Binding::Group(group)),
+            (CType::TempStorage(collective), CudaOperand::Pointer(pointer))
+                if pointer.pointee_type() == collective.scalar.into() =>
+            {
+                Ok(Binding::Pointer(pointer))
+            }
+            (CType::Group(_), _) => self.fail(span, format!("parameter '{text}' is another group"), "", ""),
             (CType::Value(ty), CudaOperand::Lvalue(lvalue)) if param.ty.reference && lvalue.ty == ty => {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
             (CType::Value(_), CudaOperand::Lvalue(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("reference parameter '{text}' has another type"), "", "")
+                self.fail(span, format!("reference parameter '{text}' has another type"), "", "")
             }
             (CType::Value(_), CudaOperand::Tree(_)) if param.ty.reference && !param.ty.constant => {
-                self.fail(arg.span, format!("reference parameter '{text}' needs a variable"), "a temporary value", "")
+                self.fail(span, format!("reference parameter '{text}' needs a variable"), "a temporary value", "")
             }
             (CType::Value(ty), operand) => {
-                let tree = self.value_of(operand, arg.span)?;
-                let tree = self.convert(tree, ty, arg.span)?;
+                let tree = self.value_of(operand, span)?;
+                let tree = self.convert(tree, ty, span)?;
                 let value = Binding::Value(self.materialize(tree));
                 Ok(if assigned { self.bind_mutable_param(text, &param.ty, value) } else { value })
             }
             (CType::Pointer(to), CudaOperand::Pointer(pointer)) if pointer.pointee_type() == to => {
+                let rows = self.param_rows(param)?;
+                if rows.get(1..).is_some_and(|rows| rows != self.row_sizes(&pointer)) {
+                    let what = format!("the rows of this array differ from those of parameter '{text}'");
+                    return self.fail(span, what, "another type", "");
+                }
                 if param.ty.reference && assigned {
-                    return self.same_pointer(arg);
+                    return self.same_pointer(arg, span);
                 }
                 let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
                 // A parameter whose type is a deduced pointer is const if the argument is.
@@ -122,33 +147,43 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::LocalArray(local_array))
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
+            (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),
             (CType::Pointer(_), CudaOperand::Null) => {
-                self.unsupported(arg.span, "'nullptr' as an argument", "pass an array")
+                self.unsupported(span, "'nullptr' as an argument for a pointer that changes", "pass an array")
             }
             _ => {
                 let what = format!("invalid argument for parameter '{text}'");
-                self.fail(arg.span, what, "expected a pointer to the parameter's type", "")
+                self.fail(span, what, "expected a pointer to the parameter's type", "")
             }
         }
     }
 
     /// Binds a reference-to-pointer parameter to the caller's pointer variable.
-    fn same_pointer(&mut self, arg: &'m Expr) -> LowerResult<Binding> {
-        if let ExprKind::Name(name) = arg.kind
-            && let Some(binding @ Binding::MovingPointer(..)) = self.lookup(name)
+    fn same_pointer(&mut self, arg: Option<&'m Expr>, span: SourceSpan) -> LowerResult<Binding> {
+        if let Some(Expr { kind: ExprKind::Name(name), .. }) = arg
+            && let Some(binding @ Binding::MovingPointer(..)) = self.lookup(*name)
         {
             return Ok(binding);
         }
         let what = "a reference to a pointer that is not a variable of the caller";
-        self.unsupported(arg.span, what, "pass a variable: 'int* p = x; f(p);'")
+        self.unsupported(span, what, "pass a variable: 'int* p = x; f(p);'")
     }
 
     /// Lowers the body of an inlined function and returns its value.
     fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
+        let is_constructor = function.method.as_ref().is_some_and(|method| method.kind == MethodKind::Constructor);
         let result = match result {
+            _ if is_constructor => None,
             CType::Value(ty) => Some(ty),
             CType::Void => None,
+            CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
+                return self.unsupported(
+                    function.span,
+                    "a function that returns a group",
+                    "create it where it is used",
+                );
+            }
             CType::Pointer(_) => {
                 return self.unsupported(function.span, "a function that returns a pointer", "return an offset");
             }
@@ -169,8 +204,32 @@ impl<'m> Lowering<'m> {
             let mark = self.scope.len();
             let failed = self.sequence(before).is_err();
             let value = match (last, result) {
+                // A reference to what the expression refers to.
+                (Some(value), Some(ty)) if function.result.reference => match self.operand(value) {
+                    Ok(CudaOperand::Lvalue(lvalue)) if lvalue.ty == ty => {
+                        let constant = lvalue.constant || function.result.constant;
+                        Ok(CudaOperand::Lvalue(Lvalue { constant, ..lvalue }))
+                    }
+                    Ok(_) if !function.result.constant => {
+                        self.unsupported(value.span, "returning a reference to this", "return a value")
+                    }
+                    Ok(operand) => self.value_of(operand, value.span).and_then(|tree| {
+                        let tree = self.convert(tree, ty, value.span)?;
+                        Ok(CudaOperand::Tree(self.materialize(tree)))
+                    }),
+                    Err(failed) => Err(failed),
+                },
                 (Some(value), Some(ty)) => {
                     self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
+                }
+                (Some(value), None) if function.result.base == Base::Auto => {
+                    self.operand(value).and_then(|operand| match operand {
+                        pointer @ CudaOperand::Pointer(_) => Ok(pointer),
+                        operand => {
+                            let tree = self.value_of(operand, value.span)?;
+                            Ok(CudaOperand::Tree(self.materialize(tree)))
+                        }
+                    })
                 }
                 (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
                 (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
@@ -179,6 +238,12 @@ impl<'m> Lowering<'m> {
             self.scope.truncate(mark);
             self.inlines.pop();
             return if failed { Err(LowerFailed) } else { value };
+        }
+        if function.result.base == Base::Auto {
+            return self.unsupported(function.span, "several returns of an 'auto' function", "name its type");
+        }
+        if function.result.reference && !function.result.constant && result.is_some() {
+            return self.unsupported(function.span, "several returns of a reference", "return a value");
         }
         let result = result.map(|ty| {
             let zeros = self.zeros(ty);

@@ -14,7 +14,8 @@ impl<'m> Lowering<'m> {
         let mut aligned: Vec<Field> = vec![];
         let mut struct_align = 1;
         for (n, (name, ty)) in fields.into_iter().enumerate() {
-            let own = if item.fields[n].sizes.is_empty() { self.vector_align(ty) } else { 1 };
+            let is_array = item.fields.get(n).is_some_and(|field| !field.sizes.is_empty());
+            let own = if is_array { 1 } else { self.vector_align(ty) };
             let natural = own.max(ty.layout(self.w.b.structs()).align as u32);
             let mut align = own;
             for (_, expr) in item.field_aligns.iter().filter(|(at, _)| *at == n) {

@@ -8,6 +8,7 @@ use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, St
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::lex::Symbol;
+use crate::cuda::types::{Collective, Group};
 use crate::lower::{Node, Tree};
 
 /// A pointer into memory: a view, indices of its leading dimensions, and an offset in the last one.
@@ -151,6 +152,10 @@ pub enum CudaOperand {
     Address(Lvalue),
     /// `nullptr`.
     Null,
+    /// A cooperative group.
+    Group(Group),
+    /// A collective with its shared storage.
+    Collective(Collective, Option<Pointer>),
     /// A local array with the indices applied so far.
     LocalArray(LocalArray, Vec<Tree>),
     /// A constant array with the indices applied so far.
@@ -164,6 +169,9 @@ impl<'m> Lowering<'m> {
             CudaOperand::Tree(tree) => Ok(tree),
             CudaOperand::Lvalue(lvalue) => self.read(&lvalue, span),
             CudaOperand::Void => self.fail(span, "this expression has no value", "expected a value", ""),
+            CudaOperand::Group(_) | CudaOperand::Collective(..) => {
+                self.fail(span, "expected a number, found a group", "a group or collective", "")
+            }
             CudaOperand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
             CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
@@ -304,7 +312,7 @@ impl<'m> Lowering<'m> {
             self.check_writable(view, span)?;
         }
         if lvalue.constant {
-            let text = self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+            let text = self.module.source.text_of(span);
             let what = format!("'{text}' is const");
             return self.fail(span, what, "cannot be written", "remove 'const' from its declaration");
         }

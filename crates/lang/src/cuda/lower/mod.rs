@@ -8,9 +8,10 @@
 //! | names | [`Binding`], `names.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
-//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `atomic.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
+//! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
 //! | memory layout of structs | `layout.rs` |
 //! | queries on syntax | `scan.rs` |
@@ -21,6 +22,7 @@ mod atomic;
 mod builtin;
 mod call;
 mod cas_loop;
+mod collective;
 mod component;
 mod conditional;
 mod construct;
@@ -29,13 +31,16 @@ mod convert;
 mod cuda_functions;
 mod declare;
 mod expr;
+mod group;
 mod index;
 mod inline;
 mod layout;
 mod lvalue;
 mod math;
 mod member;
+mod method;
 mod names;
+mod operator;
 mod overload;
 mod parallel_for;
 mod printer_functions;
@@ -51,13 +56,16 @@ use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::CudaModule;
-use super::ast::{Expr, Function};
+use super::ast::{Expr, Function, TemplateArg};
 use super::lex::Symbol;
-use super::types::CType;
+use super::preprocess::undeclared_hint;
+use super::types::{CType, Group};
 use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
+pub(super) use cuda_functions::is_math;
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+use method::ThisObject;
 pub(super) use scan::pure_functions;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].
@@ -95,6 +103,11 @@ enum Binding {
     /// A pointer to a single variable.
     Address(Lvalue),
     Type(CType),
+    Group(Group),
+    /// A pointer parameter of an inlined function that is null.
+    Null,
+    /// A pointer to values of this type before its first assignment, which determines its array.
+    UnsetPointer(Type),
     /// A failed declaration, already reported.
     Poison,
 }
@@ -156,6 +169,8 @@ pub(super) struct Lowering<'m> {
     assigned: Rc<HashSet<Symbol>>,
     control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
+    /// Object of the member function being inlined.
+    this: Option<ThisObject>,
     code: CodeKind,
     /// Number of enclosing loops in the code being emitted.
     loops: usize,
@@ -223,6 +238,7 @@ impl<'m> Lowering<'m> {
             assigned: Rc::new(HashSet::new()),
             control_scopes: vec![],
             inlines: vec![],
+            this: None,
             code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],
@@ -252,11 +268,16 @@ impl<'m> Lowering<'m> {
     pub fn kernel(
         mut self,
         function: &'m Function,
+        instance: Option<&'m [TemplateArg]>,
         bound: &[Option<BoundArg>],
         parts: &'m [View],
     ) -> Result<Lowered, LowerError> {
         self.component_views = parts;
-        let _ = self.write_kernel(function, bound);
+        let _ = match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
+            Some(Ok(bound)) => self.write_kernel(function, &bound),
+            Some(Err(failed)) => Err(failed),
+            None => self.write_kernel(function, bound),
+        };
         if self.needs_wide_index {
             return Err(LowerError::NeedsWideIndex(self.errors));
         }
@@ -324,6 +345,12 @@ impl<'m> Lowering<'m> {
     /// Reports an unsupported construct.
     fn unsupported<T>(&mut self, span: SourceSpan, construct: impl std::fmt::Display, hint: &str) -> LowerResult<T> {
         self.fail(span, format!("{construct} is not supported"), "not in the subset", hint)
+    }
+
+    /// Reports a name that is not declared.
+    fn undeclared<T>(&mut self, span: SourceSpan, what: String, hint: &str) -> LowerResult<T> {
+        let hint = undeclared_hint(&self.module.missing_headers, &self.module.source, span, hint);
+        self.fail(span, what, "not declared", hint)
     }
 
     /// Runs something that may fail, and discards its errors.

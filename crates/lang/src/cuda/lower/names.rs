@@ -2,14 +2,16 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Type, contiguous};
+use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
+use super::index::UNKNOWN_SIZE;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
+use crate::cuda::CudaModule;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::{CType, builtin_type};
+use crate::cuda::types::{CType, Group, builtin_type};
 use crate::{ParamRef, SourceSpan};
 
 /// Undoes the CUDA printer's renaming (a trailing `_`) if `round_trip`.
@@ -42,7 +44,12 @@ impl<'m> Lowering<'m> {
         Ok(Some(binding))
     }
 
-    fn declare_global(&mut self, d: &'m Declarator, storage: Storage, span: SourceSpan) -> LowerResult<Binding> {
+    pub(super) fn declare_global(
+        &mut self,
+        d: &'m Declarator,
+        storage: Storage,
+        span: SourceSpan,
+    ) -> LowerResult<Binding> {
         if storage.shared {
             return self.declare_shared(storage, d);
         }
@@ -129,6 +136,17 @@ impl<'m> Lowering<'m> {
             Base::Scalar(scalar) => CType::Value((*scalar).into()),
             Base::Named(symbol) => self.named_type(*symbol, name.span)?,
             Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
+            Base::TempStorage(of) => {
+                let of = match &**of {
+                    Base::Named(symbol) => self.named_type(*symbol, name.span)?,
+                    Base::Template(symbol, args) => self.template_type(*symbol, args, name.span)?,
+                    _ => CType::Void,
+                };
+                match of {
+                    CType::Collective(collective) => CType::TempStorage(collective),
+                    _ => return self.unsupported(name.span, "'TempStorage' of this type", ""),
+                }
+            }
         };
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
@@ -153,10 +171,10 @@ impl<'m> Lowering<'m> {
         ty.pointers == 0 && base.pointers == 0 && base.constant
     }
 
-    /// Reports a use of a host-only name.
-    pub(super) fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
-        let line = self.module.source.line(span.start);
-        let Some(why) = self.module.file.host_only_error(name, &self.module.names, line) else { return Ok(()) };
+    /// Reports a use of an item that is not supported.
+    pub(super) fn check_supported(&mut self, name: Symbol, span: SourceSpan) -> LowerResult {
+        let CudaModule { file, names, source, .. } = self.module;
+        let Some(why) = file.unsupported_item(name, names, source, span) else { return Ok(()) };
         if self.errors.len() < super::MAX_ERRORS {
             self.errors.push(why);
         }
@@ -184,12 +202,18 @@ impl<'m> Lowering<'m> {
         if let Some(n) = module.file.structs.iter().position(|found| found.name == symbol) {
             return Ok(CType::Value(self.struct_type(n, &[])?));
         }
-        match builtin_type(self.text(symbol)) {
-            Some(ty) => Ok(CType::Value(ty)),
-            None => {
-                self.check_not_host_only(symbol, span)?;
+        match (builtin_type(self.text(symbol)), self.text(symbol)) {
+            (Some(ty), _) => Ok(CType::Value(ty)),
+            (None, "thread_block") => Ok(CType::Group(Group::Block)),
+            (None, "grid_group") => Ok(CType::Group(Group::Grid)),
+            (None, text @ ("coalesced_group" | "thread_group" | "thread_block_tile")) => {
+                let hint = "use 'thread_block' or 'thread_block_tile<32>'";
+                self.unsupported(span, format!("'{text}'"), hint)
+            }
+            (None, _) => {
+                self.check_supported(symbol, span)?;
                 let what = format!("unknown type '{}'", self.text(symbol));
-                self.fail(span, what, "not declared", "declare the struct or alias before it is used")
+                self.undeclared(span, what, "declare the struct or alias before it is used")
             }
         }
     }
@@ -200,6 +224,10 @@ impl<'m> Lowering<'m> {
             return Ok(*ty);
         }
         let item = &self.module.file.structs[n];
+        if let Some(why) = &item.copy_control {
+            self.errors.push(why.clone());
+            return Err(LowerFailed);
+        }
         if self.instantiating_structs.contains(&n) {
             return self.unsupported(item.span, "a struct that contains itself", "");
         }
@@ -225,13 +253,6 @@ impl<'m> Lowering<'m> {
         let item = &self.module.file.structs[n];
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
-            if field.init.is_some() {
-                return self.unsupported(
-                    field.span,
-                    "a default member initializer",
-                    "set it where the struct is created",
-                );
-            }
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
                 return self.unsupported(
                     field.span,
@@ -245,8 +266,9 @@ impl<'m> Lowering<'m> {
             let taken = |name: &str| item.fields.iter().any(|other| self.text(other.name) == name);
             fields.push((unmangled(self.text(field.name), self.request.round_trip, taken), ty));
         }
+        // An object of a struct without fields has one byte.
         if fields.is_empty() {
-            return self.unsupported(item.span, "an empty struct", "");
+            fields.push(("empty".into(), bornite_ir::Scalar::U8.into()));
         }
         Ok(fields)
     }
@@ -324,6 +346,13 @@ impl<'m> Lowering<'m> {
             self.shared_names.push(name.clone());
             let ty = match self.c_type(&param.ty) {
                 Ok(CType::Value(ty)) if !param.sizes.is_empty() => CType::Pointer(ty),
+                Ok(CType::Pointer(_)) if !param.sizes.is_empty() => {
+                    failed = true;
+                    let what = "a pointer to a pointer";
+                    let _: LowerResult = self.unsupported(param.span, what, "pass one array and offsets into it");
+                    self.bind(param.name, Binding::Poison);
+                    continue;
+                }
                 Ok(ty) => ty,
                 Err(_) => {
                     failed = true;
@@ -347,14 +376,21 @@ impl<'m> Lowering<'m> {
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
-                    let view = self.w.b.view(&name, ty, &dims, access);
+                    let memory_type = self.cast_element(function, param, ty).map_or(ty, Type::Scalar);
+                    let view = self.w.b.view(&name, memory_type, &dims, access);
                     if access == Access::Read {
                         self.read_only.push((view.into(), source.to_owned()));
                     }
                     self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
-                    let pointer = Pointer::to_view(view.into(), ty, 1, false, &[]).declared(param.ty.constant);
+                    let Ok(rows) = self.param_rows(param) else {
+                        failed = true;
+                        continue;
+                    };
+                    let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
+                    let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
+                    let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
@@ -362,6 +398,11 @@ impl<'m> Lowering<'m> {
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
                     Binding::Value(crate::lower::Tree::emitted(value, ty))
+                }
+                CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
+                    failed = true;
+                    let _: LowerResult = self.unsupported(param.span, "this type of a kernel parameter", "");
+                    continue;
                 }
                 CType::Void => {
                     failed = true;
@@ -377,6 +418,49 @@ impl<'m> Lowering<'m> {
             self.bind(param.name, binding);
         }
         if failed { Err(super::LowerFailed) } else { Ok(()) }
+    }
+
+    /// Element type of a parameter that points to vectors of 2 or 4 and is cast to another pointer:
+    /// its memory then is an array of these elements, and its length is their number.
+    fn cast_element(&self, function: &'m Function, param: &Declarator, ty: Type) -> Option<Scalar> {
+        let Type::Vector(scalar, 2 | 4) = ty else { return None };
+        if self.request.round_trip || !param.sizes.is_empty() {
+            return None;
+        }
+        let mut is_cast = false;
+        super::scan::for_each_expr(&function.body, &mut |expr| {
+            if let ExprKind::Cast(to, inner) = &expr.kind {
+                let names = matches!(inner.kind, ExprKind::Name(name) if name == param.name);
+                is_cast |= names && to.pointers == 1 && to.base != param.ty.base;
+            }
+        });
+        is_cast.then_some(scalar)
+    }
+
+    /// Sizes of a multidimensional array parameter: `float a[][4]`, `float (*a)[4]`. The first is
+    /// not known.
+    pub(super) fn param_rows(&mut self, param: &'m Declarator) -> LowerResult<Vec<u64>> {
+        if param.sizes.len() < 2 {
+            return Ok(vec![]);
+        }
+        let mut rows = vec![UNKNOWN_SIZE];
+        for size in &param.sizes[1..] {
+            let Some(size) = size else {
+                return self.fail(param.span, "the size of this array is missing", "expected '[n]'", "write its size");
+            };
+            match self.constant_int(size, "the size of an array")? {
+                n @ 1.. => rows.push(n as u64),
+                n => {
+                    return self.fail(
+                        param.span,
+                        format!("an array cannot have {n} elements"),
+                        "expected 1 or more",
+                        "",
+                    );
+                }
+            }
+        }
+        Ok(rows)
     }
 
     /// Binds a parameter that the function assigns or takes the address of to a local.

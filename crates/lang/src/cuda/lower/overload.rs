@@ -13,7 +13,7 @@ use crate::cuda::types::{CType, promoted};
 
 /// Rank of an argument conversion, best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ConversionRank {
+pub(super) enum ConversionRank {
     Exact,
     /// Exact apart from added `const`.
     Qualified,
@@ -52,6 +52,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn overload(
         &mut self,
         all: &[usize],
+        outer: &[BoundArg],
         explicit_args: &'m [TemplateArg],
         operands: &[CudaOperand],
         callee: Symbol,
@@ -60,7 +61,7 @@ impl<'m> Lowering<'m> {
         let name = self.text(callee);
         let mut viable = vec![];
         for &function in all {
-            if let Some(ranks) = self.conversion_ranks(function, explicit_args, operands, span) {
+            if let Some(ranks) = self.conversion_ranks(function, outer, explicit_args, operands, span) {
                 viable.push(Candidate { function, ranks });
             }
         }
@@ -70,11 +71,11 @@ impl<'m> Lowering<'m> {
                 .filter(|_| !explicit_args.is_empty() || !self.prefers_builtin(name, best, operands))),
             None if viable.is_empty() && is_cuda_function(name) => Ok(None),
             None if viable.is_empty() => {
-                let hint = format!("candidates: {}", self.listed(all.iter().copied()));
+                let hint = format!("candidates: {}", self.listed(all.iter().copied(), span));
                 self.fail(span, format!("no matching function for call to '{name}'"), "no matching function", hint)
             }
             None => {
-                let listed = self.listed(viable.iter().map(|one| one.function));
+                let listed = self.listed(viable.iter().map(|one| one.function), span);
                 let hint = format!("cast an argument; candidates: {listed}");
                 self.fail(span, format!("call to '{name}' is ambiguous"), "several candidates match equally well", hint)
             }
@@ -82,33 +83,37 @@ impl<'m> Lowering<'m> {
     }
 
     /// Signatures of functions, for hints.
-    fn listed(&self, all: impl Iterator<Item = usize>) -> String {
-        let text = |param: &Declarator| {
-            let span = param.ty.span;
-            self.module.source.text.get(span.start as usize..span.end as usize).unwrap_or_default().to_owned()
-        };
+    fn listed(&self, all: impl Iterator<Item = usize>, span: SourceSpan) -> String {
+        let text = |param: &Declarator| self.module.source.text_of(param.ty.span).to_owned();
         let one = |n: usize| {
             let function = &self.module.file.functions[n];
             let params: Vec<String> = function.params.iter().map(text).collect();
-            let line = self.module.source.line(function.span.start);
-            format!("'{}({})' in line {line}", self.text(function.name), params.join(", "))
+            let line = self.module.source.line_in_words(function.span.start, span.start);
+            format!("'{}({})' in {line}", self.text(function.name), params.join(", "))
         };
         all.map(one).collect::<Vec<_>>().join(", ")
     }
 
     /// Conversion rank of each argument; `None` if the function is not viable.
-    fn conversion_ranks(
+    pub(super) fn conversion_ranks(
         &mut self,
         n: usize,
+        outer: &[BoundArg],
         explicit_args: &'m [TemplateArg],
         operands: &[CudaOperand],
         span: SourceSpan,
     ) -> Option<Vec<ConversionRank>> {
         let function = &self.module.file.functions[n];
         let explicit_args = if function.specialization.is_some() { &[] } else { explicit_args };
-        let bound = self.attempt(|lower| lower.template_arguments(function, explicit_args, operands, span))?;
-        let deducible =
-            || function.templates.iter().zip(&bound).skip(explicit_args.len()).filter(|(param, _)| param.is_type());
+        let bound = self.attempt(|lower| lower.template_arguments(function, outer, explicit_args, operands, span))?;
+        let deducible = || {
+            function
+                .templates
+                .iter()
+                .zip(&bound)
+                .skip(outer.len() + explicit_args.len())
+                .filter(|(param, _)| param.is_type())
+        };
         for (param, operand) in function.params.iter().zip(operands) {
             let agrees = |found: Option<BoundArg>, bound: &BoundArg| found.is_none_or(|found| found == *bound);
             if !deducible().all(|(template, bound)| agrees(self.deduce(template, param, operand), bound)) {
@@ -158,7 +163,7 @@ impl<'m> Lowering<'m> {
     }
 }
 
-fn value_type(operand: &CudaOperand) -> Option<Type> {
+pub(super) fn value_type(operand: &CudaOperand) -> Option<Type> {
     match operand {
         CudaOperand::Tree(tree) => Some(tree.ty),
         CudaOperand::Lvalue(lvalue) => Some(lvalue.ty),
@@ -169,7 +174,10 @@ fn value_type(operand: &CudaOperand) -> Option<Type> {
 fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
-        CType::Void => return None,
+        CType::Void | CType::Collective(_) | CType::TempStorage(_) => return None,
+        CType::Group(group) => {
+            return matches!(operand, CudaOperand::Group(found) if *found == group).then_some(ConversionRank::Exact);
+        }
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {

@@ -29,7 +29,7 @@ impl<'m> Lowering<'m> {
         match name {
             "assert" => {
                 self.check_arg_count("bn_assert", args, 2, span)?;
-                let ExprKind::Str = args[1].kind else { return unknown(self) };
+                let ExprKind::Str(_) = args[1].kind else { return unknown(self) };
                 let claim = self.quoted(args[1].span);
                 return self.lower_assert(&args[0], claim, span);
             }

@@ -15,12 +15,14 @@ use crate::cuda::lex::{Interner, Symbol};
 pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
     each(expr);
     match &expr.kind {
-        ExprKind::Number { .. } | ExprKind::Str | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Number { .. } | ExprKind::Str(_) | ExprKind::Null | ExprKind::Name(_) | ExprKind::SizeOf(_) => {}
+        ExprKind::Scoped(..) | ExprKind::This => {}
         ExprKind::Unary(_, a)
         | ExprKind::Member(a, _)
         | ExprKind::Arrow(a, _)
         | ExprKind::Cast(_, a)
         | ExprKind::SizeOfExpr(a)
+        | ExprKind::Designated(_, a)
         | ExprKind::IncDec { lvalue: a, .. } => walk_expr(a, each),
         ExprKind::Binary(_, a, b) | ExprKind::Assign(_, a, b) | ExprKind::Index(a, b) => {
             walk_expr(a, each);
@@ -31,7 +33,12 @@ pub fn walk_expr<'e>(expr: &'e Expr, each: &mut dyn FnMut(&'e Expr)) {
             walk_expr(b, each);
             walk_expr(c, each);
         }
-        ExprKind::Call { args, .. } | ExprKind::Construct(_, args) | ExprKind::Braces(args) => {
+        ExprKind::Call { args, .. }
+        | ExprKind::ScopedCall { args, .. }
+        | ExprKind::Construct(_, args)
+        | ExprKind::Braces(args) => args.iter().for_each(|arg| walk_expr(arg, each)),
+        ExprKind::MethodCall { object: a, args, .. } | ExprKind::Invoke(a, args) => {
+            walk_expr(a, each);
             args.iter().for_each(|arg| walk_expr(arg, each));
         }
     }
@@ -99,17 +106,63 @@ pub fn assigned(module: &CudaModule, function: &Function) -> HashSet<Symbol> {
 /// Names that statements assign.
 pub fn assigned_in(module: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
     let mut all = HashSet::new();
+    let functions = |name: Symbol| module.file.functions.iter().filter(move |function| function.name == name);
+    // Objects whose member functions may change them.
+    let changes = |name: Option<Symbol>| {
+        name.is_some_and(|name| {
+            functions(name).any(|function| function.method.as_ref().is_some_and(|method| !method.is_const))
+        })
+    };
+    let operator = |token: &str| module.names.find(&format!("operator{token}"));
+    let (subscript, invoke) = (operator("[]"), operator("()"));
+    let root = |expr: &Expr| match &expr.kind {
+        ExprKind::Index(inner, _) if changes(subscript) => root_variable(inner),
+        _ => root_variable(expr),
+    };
+    let by_reference = |name: Symbol, args: &mut dyn Iterator<Item = &Expr>, all: &mut HashSet<Symbol>| {
+        let args: Vec<&Expr> = args.collect();
+        for called in functions(name) {
+            for (param, arg) in called.params.iter().zip(&args) {
+                // In `const int*& p` the pointee is const, not the pointer.
+                if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
+                    all.extend(root(arg));
+                }
+            }
+        }
+    };
     for_each_expr(stmts, &mut |expr| match &expr.kind {
         ExprKind::Assign(_, lvalue, _) | ExprKind::IncDec { lvalue, .. } | ExprKind::Unary(Unary::Address, lvalue) => {
-            all.extend(root_variable(lvalue));
+            all.extend(root(lvalue));
         }
         ExprKind::Call { callee, args, .. } => {
-            for called in module.file.functions.iter().filter(|function| function.name == *callee) {
-                for (param, arg) in called.params.iter().zip(args) {
-                    // In `const int*& p` the pointee is const, not the pointer.
-                    if param.ty.reference && (!param.ty.constant || param.ty.pointers > 0) {
-                        all.extend(root_variable(arg));
-                    }
+            by_reference(*callee, &mut args.iter(), &mut all);
+            if changes(invoke) && functions(*callee).next().is_none() {
+                all.insert(*callee);
+            }
+        }
+        ExprKind::ScopedCall { name, args, .. } => by_reference(*name, &mut args.iter(), &mut all),
+        ExprKind::MethodCall { object, name, args, .. } => {
+            by_reference(*name, &mut args.iter(), &mut all);
+            if changes(Some(*name)) {
+                all.extend(root(object));
+            }
+        }
+        ExprKind::Invoke(object, args) => {
+            invoke.iter().for_each(|name| by_reference(*name, &mut args.iter(), &mut all));
+            if changes(invoke) {
+                all.extend(root(object));
+            }
+        }
+        ExprKind::Construct(ty, args) => {
+            if let Base::Named(name) | Base::Template(name, _) = ty.base {
+                by_reference(name, &mut args.iter(), &mut all);
+            }
+        }
+        ExprKind::Binary(op, a, b) => {
+            if let Some(name) = operator(op.token()) {
+                by_reference(name, &mut [&**a, &**b].into_iter(), &mut all);
+                if changes(Some(name)) {
+                    all.extend(root(a));
                 }
             }
         }
@@ -148,9 +201,10 @@ pub fn pure_functions(names: &Interner, file: &File) -> Vec<bool> {
                 pure &= is_math(names.text(*callee)) || names.text(*callee) == "assert";
             }
             ExprKind::Unary(Unary::Address | Unary::Deref, _) | ExprKind::Arrow(..) => pure = false,
+            ExprKind::MethodCall { .. } | ExprKind::ScopedCall { .. } | ExprKind::Invoke(..) => pure = false,
             _ => {}
         });
-        pure
+        pure && function.method.is_none()
     };
     let mut pure: Vec<bool> =
         file.functions.iter().map(|function| !function.is_kernel && is_locally_pure(function)).collect();

@@ -31,8 +31,14 @@ impl<'m> Lowering<'m> {
         if self.text(d.name) == "bn_shared" {
             return Ok(Binding::Poison);
         }
-        let CType::Value(ty) = self.c_type(&d.ty)? else {
-            return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array");
+        let ty = match self.c_type(&d.ty)? {
+            CType::Value(ty) => ty,
+            CType::TempStorage(collective) => {
+                let pointer = self.storage_array(collective, d)?;
+                self.shared.push(SharedArray { declared: d, bound, pointer: pointer.clone() });
+                return Ok(Binding::Pointer(pointer));
+            }
+            _ => return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array"),
         };
         if d.init.is_some() {
             return self.unsupported(

@@ -97,10 +97,12 @@ impl<'m> Lowering<'m> {
         Ok(bound)
     }
 
-    /// Template arguments of a call: explicit ones, deduced ones, defaults.
+    /// Template arguments of a call: those of the struct of a member function (`outer`), explicit
+    /// ones, deduced ones, defaults.
     pub(super) fn template_arguments(
         &mut self,
         function: &'m Function,
+        outer: &[BoundArg],
         args: &'m [TemplateArg],
         operands: &[CudaOperand],
         span: SourceSpan,
@@ -108,7 +110,9 @@ impl<'m> Lowering<'m> {
         if function.templates.is_empty() {
             return Ok(vec![]);
         }
-        let mut explicit = self.template_args(&function.templates, args, function.name, span)?;
+        let (_, own) = function.templates.split_at(outer.len().min(function.templates.len()));
+        let mut explicit: Vec<Option<BoundArg>> = outer.iter().copied().map(Some).collect();
+        explicit.extend(self.template_args(own, args, function.name, span)?);
         for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
         {
             let deduce_from = |(p, operand): (&Declarator, &CudaOperand)| self.deduce(param, p, operand);
@@ -120,6 +124,10 @@ impl<'m> Lowering<'m> {
     /// Deduces a template parameter from a function argument.
     pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &CudaOperand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
+            CudaOperand::Group(group) => {
+                let is_param = of.ty.base == Base::Named(param.name) && param.is_type() && of.ty.pointers == 0;
+                return is_param.then_some(BoundArg::Type(CType::Group(*group)));
+            }
             CudaOperand::Tree(tree) => (tree.ty, 0),
             CudaOperand::Lvalue(lvalue) => (lvalue.ty, 0),
             CudaOperand::Pointer(pointer) => (pointer.pointee_type(), 1),
@@ -162,9 +170,16 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<CType> {
         let module = self.module;
         let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
-            self.check_not_host_only(name, span)?;
+            if let ("thread_block_tile", [TemplateArg::Value(size), ..]) = (self.text(name), args) {
+                let size = self.constant_int(size, "the size of a tile")?;
+                return Ok(CType::Group(self.tile_of(size, span)?));
+            }
+            if let Some(collective) = self.collective_type(self.text(name), args, span)? {
+                return Ok(collective);
+            }
+            self.check_supported(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
-            return self.fail(span, what, "not declared", "declare the struct before it is used");
+            return self.undeclared(span, what, "declare the struct before it is used");
         };
         let templates = &module.file.structs[n].templates;
         let explicit = self.template_args(templates, args, name, span)?;
@@ -201,6 +216,7 @@ impl<'m> Lowering<'m> {
             text += "_";
             text += &match bound {
                 BoundArg::Type(CType::Value(ty)) => ty.name(self.w.b.structs()).to_string(),
+                BoundArg::Type(CType::Group(_)) => "group".into(),
                 BoundArg::Type(_) => "pointer".into(),
                 BoundArg::Value(value) => value.as_i64().to_string().replace('-', "minus"),
             };

@@ -78,13 +78,18 @@ impl<'m> Lowering<'m> {
         self.check_arg_count(name, args, 2, span)?;
         self.check_full_mask(&args[0])?;
         let value = self.condition(&args[1])?;
-        let value = self.w.emit(&value);
+        Ok(CudaOperand::Tree(self.vote_tree(vote, value, span)))
+    }
+
+    /// Emits a vote.
+    pub(super) fn vote_tree(&mut self, vote: Vote, condition: Tree, span: SourceSpan) -> Tree {
+        let condition = self.w.emit(&condition);
         self.set_source_line(span);
-        let id = self.w.b.vote(vote, value);
-        Ok(CudaOperand::Tree(match vote {
+        let id = self.w.b.vote(vote, condition);
+        match vote {
             Vote::Ballot => Tree::emitted(id, Scalar::U32),
             _ => Tree::emitted(id, Scalar::Bool).cast(Scalar::I32),
-        }))
+        }
     }
 
     fn shuffle(
@@ -100,14 +105,6 @@ impl<'m> Lowering<'m> {
         }
         self.check_full_mask(&args[0])?;
         let value = self.rvalue(&args[1])?;
-        let Some(scalar) = value.scalar() else {
-            return self.unsupported(args[1].span, "a shuffle of a struct or vector", "shuffle its components");
-        };
-        // Narrow integers are shuffled as `int`, 16-bit floats as `float`, which holds them
-        // exactly.
-        let wide = if scalar.bytes() >= 4 { scalar } else { scalar.compute_type() };
-        let wide = if scalar == Scalar::Bool { Scalar::I32 } else { wide };
-        let value = value.cast(wide);
         let lane = self.rvalue(&args[2])?;
         let lane = match lane.node {
             Node::Cast(Scalar::I32, inner) if inner.scalar() == Some(self.index_type) => *inner,
@@ -121,11 +118,32 @@ impl<'m> Lowering<'m> {
         if !matches!(width, 1 | 2 | 4 | 8 | 16 | 32) {
             return self.fail(span, format!("invalid shuffle width {width}"), "expected a power of 2 up to 32", "");
         }
+        self.set_source_line(span);
+        Ok(CudaOperand::Tree(self.shuffle_tree(shuffle, value, lane, width, args[1].span)?))
+    }
+
+    /// Emits a shuffle within groups of `width` lanes.
+    pub(super) fn shuffle_tree(
+        &mut self,
+        shuffle: Shuffle,
+        value: Tree,
+        lane: Tree,
+        width: i64,
+        span: SourceSpan,
+    ) -> LowerResult<Tree> {
+        let Some(scalar) = value.scalar() else {
+            return self.unsupported(span, "a shuffle of a struct or vector", "shuffle its components");
+        };
+        // Narrow integers are shuffled as `int`, 16-bit floats as `float`, which holds them
+        // exactly.
+        let wide = if scalar.bytes() >= 4 { scalar } else { scalar.compute_type() };
+        let wide = if scalar == Scalar::Bool { Scalar::I32 } else { wide };
+        let value = value.cast(wide);
         let (shuffle, lane) = if width == 32 { (shuffle, lane) } else { self.subgroup_shuffle(shuffle, lane, width) };
         let (value, lane) = (self.w.emit(&value), self.w.emit(&lane));
         self.set_source_line(span);
         let id = self.w.b.shuffle(shuffle, value, lane);
-        Ok(CudaOperand::Tree(Tree::emitted(id, wide).cast(scalar)))
+        Ok(Tree::emitted(id, wide).cast(scalar))
     }
 
     /// Expresses a shuffle within groups of `width` lanes as one by absolute lane index.

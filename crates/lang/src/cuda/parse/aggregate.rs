@@ -1,5 +1,6 @@
 //! Parses structs and enums.
 
+use super::method::Members;
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, Storage, StructItem, TemplateParam, TypeName};
@@ -26,7 +27,7 @@ impl Parser<'_> {
     }
 
     /// `__align__(16)`, `alignas(16)`.
-    fn alignment(&mut self) -> ParseResult<Option<Expr>> {
+    pub(super) fn alignment(&mut self) -> ParseResult<Option<Expr>> {
         let mut found = None;
         while self.take("__align__") || self.take("alignas") {
             self.expect("(", "before an alignment")?;
@@ -62,31 +63,59 @@ impl Parser<'_> {
         }
         if let Some((name, _)) = name {
             self.types.insert(name);
+            if !templates.is_empty() {
+                self.struct_templates.insert(name);
+            }
         }
         self.expect("{", "after the name of a struct")?;
-        let (fields, field_aligns) = self.fields()?;
+        let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
+        let members = self.members();
+        self.current_struct = outer;
+        let Members { fields, field_aligns, statics, mut methods, has_constructor, copy_control } = members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
         if let TokenKind::Name(_) = self.kind() {
             let found = self.name("a struct")?;
             self.types.insert(found.0);
+            // typedef struct Name { … } Alias;
+            if let Some((name, span)) = name.filter(|(name, _)| *name != found.0) {
+                let ty = TypeName {
+                    base: Base::Named(name),
+                    pointers: 0,
+                    constant: false,
+                    is_const_pointer: false,
+                    reference: false,
+                    span,
+                };
+                self.file.aliases.push((found.0, ty));
+            }
             name = name.or(Some(found)); // typedef struct { … } Name;
         }
         let Some((name, span)) = name else {
             let span = self.span();
             return self.unsupported(span, "an unnamed struct", "");
         };
-        if !templates.is_empty() {
-            self.struct_templates.insert(name);
-        }
         // The CUDA printer's vector types are known by name.
         match crate::cuda::types::builtin_type(self.names.text(name)) {
             Some(vector) if align.is_none() => self.file.unaligned_vectors.push(vector),
             Some(_) => {}
             None => {
                 let pack = self.pack;
-                self.file.structs.push(StructItem { name, span, templates, align, pack, fields, field_aligns });
+                methods.iter_mut().filter_map(|method| method.method.as_mut()).for_each(|method| method.of = name);
+                self.file.functions.extend(methods);
+                self.file.structs.push(StructItem {
+                    name,
+                    span,
+                    templates,
+                    align,
+                    pack,
+                    fields,
+                    field_aligns,
+                    statics,
+                    has_constructor,
+                    copy_control,
+                });
             }
         }
         Ok(())
@@ -115,66 +144,10 @@ impl Parser<'_> {
         self.advance();
     }
 
-    /// Parses fields up to the closing brace, with their explicit alignments.
-    fn fields(&mut self) -> ParseResult<(Vec<Declarator>, Vec<(usize, Expr)>)> {
-        let (mut fields, mut aligns) = (vec![], vec![]);
-        while !self.take("}") {
-            if self.kind() == TokenKind::End {
-                let span = self.span();
-                return self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
-            }
-            if self.is("public") && self.ahead(1) == TokenKind::Reserved(":") {
-                self.advance();
-                self.advance();
-                continue;
-            }
-            let start = self.span();
-            let align = self.alignment()?;
-            let storage = self.storage()?;
-            if storage.is_static {
-                return self.unsupported(start, "a static struct member", "declare a constant outside it");
-            }
-            if storage.device && !self.at_type() {
-                return self.unsupported(
-                    start,
-                    "a member function",
-                    "write a '__device__' function outside the struct",
-                );
-            }
-            let base = self.base_type()?;
-            if storage.device || self.is("(") || self.ahead(1) == TokenKind::Reserved("(") || self.is("operator") {
-                return self.unsupported(
-                    start,
-                    "a member function",
-                    "write a '__device__' function outside the struct",
-                );
-            }
-            loop {
-                aligns.extend(align.clone().map(|align| (fields.len(), align)));
-                fields.push(self.declarator(&base, "a field")?);
-                if self.is("__attribute__") {
-                    return self.layout_attribute();
-                }
-                if self.is(":") {
-                    let span = self.span();
-                    return self.unsupported(span, "a bit field", "use shifts and masks");
-                }
-                if !self.take(",") {
-                    break;
-                }
-            }
-            self.expect(";", "after a field")?;
-        }
-        Ok((fields, aligns))
-    }
-
     /// Parses an enum; its enumerators become constants.
     pub(super) fn enum_item(&mut self) -> ParseResult<()> {
         self.advance();
-        if self.is("class") || self.is("struct") {
-            let span = self.span();
-            return self.unsupported(span, "'enum class'", "write 'enum'");
-        }
+        let is_scoped = self.take("class") || self.take("struct");
         let named = if let TokenKind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
         let mut scalar = Scalar::I32;
         if self.take(":") {
@@ -202,6 +175,9 @@ impl Parser<'_> {
             self.types.insert(name);
             self.file.aliases.push((name, int(span, false)));
         }
+        if self.take(";") {
+            return Ok(());
+        }
         self.expect("{", "after 'enum'")?;
         let number = |value: i64, span| Expr {
             kind: ExprKind::Number { value: Value::int(Scalar::I32, value), hex: false },
@@ -227,7 +203,12 @@ impl Parser<'_> {
             since += 1;
             let storage = Storage { constant: true, ..Storage::default() };
             let declared = Declarator { name, span, ty: int(span, true), sizes: vec![], init: Some(value) };
-            self.file.globals.push((storage, declared));
+            if let Some((of, _)) = named {
+                self.file.enumerators.push((of, declared.clone()));
+            }
+            if !is_scoped {
+                self.file.globals.push((storage, declared));
+            }
             if !self.take(",") {
                 break;
             }

@@ -4,8 +4,9 @@ use bornite_ir::Value;
 
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Unary};
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TemplateArg, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
+use crate::cuda::lower::is_math;
 
 /// Precedence of a binary operator, and the operator.
 fn binary(token: &str) -> Option<(u8, Binary)> {
@@ -220,10 +221,19 @@ impl Parser<'_> {
                 }
                 "." | "->" => {
                     self.advance();
-                    let (member, _) = self.name("a member")?;
-                    if self.is("(") {
+                    self.take("template");
+                    let (member, _) = if self.is("operator") { self.operator_name()? } else { self.name("a member")? };
+                    if let Some((templates, args)) = self.call_after_name(member)? {
                         let span = start.to(self.last_span());
-                        return self.unsupported(span, "a member function call", "write a '__device__' function");
+                        let deepest = args.iter().map(|arg| arg.depth).max().unwrap_or(0).max(below);
+                        let object = match token {
+                            "." => left,
+                            _ => self.make_expr(ExprKind::Unary(Unary::Deref, Box::new(left)), start, below)?,
+                        };
+                        let object = Box::new(object);
+                        let kind = ExprKind::MethodCall { object, name: member, templates, args };
+                        left = self.make_expr(kind, span, deepest + 1)?;
+                        continue;
                     }
                     if token == "." {
                         ExprKind::Member(Box::new(left), member)
@@ -240,8 +250,12 @@ impl Parser<'_> {
                     }
                 }
                 "(" => {
-                    let span = start.to(self.span());
-                    return self.unsupported(span, "a call through an expression", "");
+                    self.advance();
+                    let args = self.nested(|p| p.list(")"))?;
+                    let deepest = args.iter().map(|arg| arg.depth).max().unwrap_or(0).max(below);
+                    let span = start.to(self.last_span());
+                    left = self.make_expr(ExprKind::Invoke(Box::new(left), args), span, deepest)?;
+                    continue;
                 }
                 _ => return Ok(left),
             };
@@ -253,21 +267,22 @@ impl Parser<'_> {
     fn primary(&mut self) -> ParseResult<Expr> {
         let span = self.span();
         match self.kind() {
-            TokenKind::Int { value, scalar, hex } => {
+            TokenKind::Int { value, scalar, hex, .. } => {
                 self.advance();
                 self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, value), hex }, span, 0)
             }
-            TokenKind::Float { bits, scalar } => {
+            TokenKind::Float { bits, scalar, .. } => {
                 self.advance();
                 self.make_expr(ExprKind::Number { value: Value::from_bits(scalar, bits), hex: false }, span, 0)
             }
-            TokenKind::Str => {
-                self.advance();
-                while self.kind() == TokenKind::Str {
+            TokenKind::Str(_) => {
+                let mut text = String::new();
+                while let TokenKind::Str(part) = self.kind() {
+                    text += self.names.text(part);
                     self.advance();
                 }
                 let span = span.to(self.last_span());
-                self.make_expr(ExprKind::Str, span, 0)
+                self.make_expr(ExprKind::Str(text.into()), span, 0)
             }
             TokenKind::Reserved(word @ ("true" | "false")) => {
                 self.advance();
@@ -294,22 +309,27 @@ impl Parser<'_> {
                 let (span, below) = (span.to(self.last_span()), value.depth);
                 self.make_expr(ExprKind::Cast(ty, Box::new(value)), span, below)
             }
-            TokenKind::UnsupportedMacro(name) => {
-                let what = format!("macro '{}' with '#', '##' or '...'", self.names.text(name));
-                self.unsupported(span, &what, "write out its expansion")
-            }
             TokenKind::Reserved("nullptr") => {
                 self.advance();
                 self.make_expr(ExprKind::Null, span, 0)
             }
-            TokenKind::Reserved(".") => {
-                self.unsupported(span, "a designated initializer", "write the values in field order")
+            TokenKind::Reserved(".") if matches!(self.ahead(2), TokenKind::Reserved("=" | "{")) => {
+                self.advance();
+                let (field, _) = self.name("a field")?;
+                self.take("=");
+                let value = self.initializer()?;
+                let (span, below) = (span.to(value.span), value.depth);
+                self.make_expr(ExprKind::Designated(field, Box::new(value)), span, below)
             }
             TokenKind::Reserved("[") => self.unsupported(span, "a lambda", "write a '__device__' function"),
             TokenKind::Reserved(word @ ("new" | "delete")) => {
                 self.unsupported(span, &format!("'{word}'"), "pass memory to the kernel from the host")
             }
-            TokenKind::Reserved(word @ ("throw" | "this" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
+            TokenKind::Reserved("this") => {
+                self.advance();
+                self.make_expr(ExprKind::This, span, 0)
+            }
+            TokenKind::Reserved(word @ ("throw" | "operator" | "asm" | "dynamic_cast" | "decltype")) => {
                 self.unsupported(span, &format!("'{word}'"), "")
             }
             _ if self.at_type() => self.construct_expr(),
@@ -325,6 +345,18 @@ impl Parser<'_> {
     fn construct_expr(&mut self) -> ParseResult<Expr> {
         let start = self.span();
         let ty = self.base_type()?;
+        if self.take("::") {
+            self.take("template");
+            let (name, _) = self.name("a member")?;
+            let call = self.call_after_name(name)?;
+            let span = start.to(self.last_span());
+            let below = call.iter().flat_map(|(_, args)| args).map(|arg| arg.depth).max().unwrap_or(0);
+            let kind = match call {
+                Some((templates, args)) => ExprKind::ScopedCall { scope: ty, name, templates, args },
+                None => ExprKind::Scoped(ty, name),
+            };
+            return self.make_expr(kind, span, below);
+        }
         let args = if self.take("(") {
             self.list(")")?
         } else if self.is("{") {
@@ -338,14 +370,38 @@ impl Parser<'_> {
         self.make_expr(ExprKind::Construct(ty, args), span, below)
     }
 
+    /// Parses the template arguments and arguments of a call after its name; `None` if it is not a
+    /// call.
+    fn call_after_name(&mut self, name: Symbol) -> ParseResult<Option<(Vec<TemplateArg>, Vec<Expr>)>> {
+        let mut templates = vec![];
+        if self.is("<") && self.templates.contains(&name) {
+            templates = self.template_args()?;
+        }
+        if !self.take("(") {
+            return Ok(None);
+        }
+        let args = self.nested(|p| p.list(")"))?;
+        Ok(Some((templates, args)))
+    }
+
     /// Parses a name or a call.
     fn name_or_call(&mut self) -> ParseResult<Expr> {
-        let start = self.span();
+        let (start, start_at) = (self.span(), self.at);
         (0..self.scope_prefix_len()).for_each(|_| self.advance());
         let (name, _) = self.name("a variable or function")?;
         let text = self.names.text(name);
         if text == "numeric_limits" && self.is("<") {
             return self.numeric_limit(name, start);
+        }
+        if text.starts_with("is_") && self.is("<") && is_math(text) {
+            let templates = self.template_args()?;
+            if self.take("::") {
+                self.name("'value'")?;
+            } else if self.is("{") || self.is("(") {
+                self.skip_brackets();
+            }
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
         }
         if self.is("::") {
             let member = match self.ahead(1) {
@@ -359,14 +415,29 @@ impl Parser<'_> {
             );
         }
         if self.is("<") && !self.templates.contains(&name) {
-            self.check_not_host_only(name, start)?;
+            self.check_supported(name, start)?;
             if text.starts_with("tex") || text.starts_with("surf") {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
         }
+        // Functions and function objects of cooperative groups.
+        let is_group_template = matches!(text, "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor")
+            && self.at > start_at + 1
+            || text == "tiled_partition";
         let mut templates = vec![];
-        if self.is("<") && (self.templates.contains(&name) || text == "bn_load") {
+        if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {
             templates = self.template_args()?;
+        }
+        // `cg::plus<int>{}`
+        if is_group_template && self.is("{") && self.ahead(1) == TokenKind::Reserved("}") {
+            self.advance();
+            self.advance();
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
+        }
+        if !self.is("(") && !templates.is_empty() && self.variable_templates.contains(&name) {
+            let span = start.to(self.last_span());
+            return self.make_expr(ExprKind::Call { callee: name, templates, args: vec![] }, span, 0);
         }
         if !self.is("(") {
             return self.make_expr(ExprKind::Name(name), start.to(self.last_span()), 0);

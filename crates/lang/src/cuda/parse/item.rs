@@ -1,8 +1,12 @@
 //! Parses the items of a file: kernels, device functions, globals. Host code is skipped; host
 //! declarations that a kernel cannot use are recorded with the reason.
 
+use super::method::Signature;
 use super::{NOT_IN_SUBSET, ParseResult, Parser};
-use crate::cuda::ast::{Base, Function, Storage, TemplateParam, TypeName, UnsupportedFunction};
+use crate::Diagnostic;
+use crate::cuda::ast::{
+    Base, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateParam, TypeName, UnsupportedFunction,
+};
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
 impl Parser<'_> {
@@ -24,12 +28,14 @@ impl Parser<'_> {
                 self.open_scopes += 1;
                 continue;
             }
-            // A use of an unsupported macro is skipped.
-            if let TokenKind::UnsupportedMacro(_) = self.kind() {
+            if self.is("namespace") {
+                self.namespace_alias();
+                continue;
+            }
+            if let TokenKind::Invalid(n) = self.kind() {
+                let error = self.token_error(n);
+                self.errors.push(error);
                 self.advance();
-                if self.is("(") {
-                    self.skip_brackets();
-                }
                 continue;
             }
             // Recovery continues at the end of the item, whatever failed inside.
@@ -38,18 +44,17 @@ impl Parser<'_> {
             for name in self.local_types.drain(..) {
                 self.types.remove(&name);
             }
+            let (start, before) = (self.at, self.errors.len());
             let skipped = self.is_host_item(end);
             self.note_function_pointer_alias(end);
             if !skipped {
-                let (before, name) = (self.errors.len(), self.declared_name(end));
-                let (of_device, start) = (self.is_device_item(end), self.at);
                 if self.item().is_err() {
                     self.nesting = nesting;
                 }
-                match of_device {
-                    true => self.defer_unsupported(before, name, start, end),
-                    false => self.defer_host_error(before, name),
-                }
+                self.defer_errors(before, start, end);
+            }
+            if !skipped && !self.is_device_item(start, end) || skipped {
+                self.host_items.push(start..end);
             }
             if skipped || self.at < end {
                 self.at = end;
@@ -74,10 +79,23 @@ impl Parser<'_> {
         }
     }
 
+    /// `namespace cg = cooperative_groups;`
+    pub(super) fn namespace_alias(&mut self) {
+        self.advance();
+        if let TokenKind::Name(name) = self.kind() {
+            self.namespaces.insert(name);
+        }
+        while !self.is(";") && self.kind() != TokenKind::End {
+            self.advance();
+        }
+        self.take(";");
+    }
+
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
     fn open_scope(&mut self) -> bool {
         let mut length = self.is("inline") as usize;
-        if self.is("extern") && self.ahead(1) == TokenKind::Str && self.ahead(2) == TokenKind::Reserved("{") {
+        if self.is("extern") && matches!(self.ahead(1), TokenKind::Str(_)) && self.ahead(2) == TokenKind::Reserved("{")
+        {
             length = 2;
         } else if self.ahead(length) == TokenKind::Reserved("namespace") {
             let mut names = vec![];
@@ -98,43 +116,45 @@ impl Parser<'_> {
         true
     }
 
-    /// Defers the error of a host declaration until a kernel uses it.
-    fn defer_host_error(&mut self, before: usize, name: Option<Symbol>) {
-        let first = self.errors.drain(before.min(self.errors.len())..).next();
-        if let (Some(name), Some(first)) = (name, first) {
-            self.types.remove(&name);
-            self.file.host_only.push((name, first));
+    /// Moves the errors of an item to it, to be reported where a kernel uses the item.
+    fn defer_errors(&mut self, before: usize, start: usize, end: usize) {
+        // An invalid token in a part that was not parsed: an attribute, an alignment.
+        let invalid = self.tokens[start..end].iter().find_map(|token| match token.kind {
+            TokenKind::Invalid(n) => Some(n),
+            _ => None,
+        });
+        let before = before.min(self.errors.len());
+        let mut errors: Vec<Diagnostic> = self.errors.drain(before..).collect();
+        match invalid {
+            Some(n) if errors.is_empty() => errors.push(self.token_error(n)),
+            _ if errors.is_empty() => return,
+            _ => {}
         }
-    }
-
-    /// Defers the errors of a function that only uses unsupported constructs until it is called.
-    fn defer_unsupported(&mut self, before: usize, name: Option<Symbol>, start: usize, end: usize) {
-        let (item, before) = (&self.tokens[start..end], before.min(self.errors.len()));
-        let head = || item.iter().take_while(|token| token.kind != TokenKind::Reserved("{"));
-        let has = |word: &'static str| head().any(|token| token.kind == TokenKind::Reserved(word));
-        // An explicit specialization is a case of its template, not a function of its own.
-        let specialization = matches!(item, [_, two @ ..] if two.iter().take(2).map(|t| t.kind).eq([TokenKind::Reserved("<"), TokenKind::Reserved(">")]));
+        let item = &self.tokens[start..end];
+        let head: Vec<Token> = self.head_of(start, end);
+        let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
+        let is_operator = has("operator");
+        let name = if is_operator { self.operator_in(&head) } else { self.declared_name(start, end) };
+        let is_whole = item.last().is_some_and(|last| matches!(last.kind, TokenKind::Reserved("}")));
         let named = |two: &[Token]| {
             two[1].kind == TokenKind::Reserved("(") && name.is_some_and(|name| two[0].kind == TokenKind::Name(name))
         };
-        let is_operator = has("operator");
-        let is_function = is_operator || item.windows(2).any(named);
-        let is_whole = !specialization && item.last().is_some_and(|last| last.kind == TokenKind::Reserved("}"));
-        let found = &self.errors[before..];
-        if found.is_empty() || !is_function || !is_whole || found.iter().any(|error| error.label != NOT_IN_SUBSET) {
-            return;
+        let is_aggregate = ["struct", "class", "union", "enum", "typedef", "using"].iter().any(|word| has(word));
+        let is_kernel = has("__global__");
+        if is_kernel || !is_aggregate && (is_operator || is_whole && head.windows(2).any(named)) {
+            let span = self.tokens[start].span;
+            let function = UnsupportedFunction { name, method_of: None, is_kernel, span, errors };
+            return self.file.unsupported_functions.push(function);
         }
-        let (is_kernel, span) = (has("__global__"), self.tokens[start].span);
-        let errors = self.errors.drain(before..).collect();
-        self.file.unsupported_functions.push(UnsupportedFunction {
-            name: name.filter(|_| !is_operator),
-            is_kernel,
-            span,
-            errors,
-        });
+        let names = if is_aggregate { name.into_iter().collect() } else { declarator_names(&head) };
+        for name in names {
+            self.types.remove(&name);
+            self.struct_templates.remove(&name);
+            self.file.unsupported_items.push((name, errors[0].clone()));
+        }
     }
 
-    /// Records an alias of a function pointer type as host-only.
+    /// Records an alias of a function pointer type as unsupported.
     fn note_function_pointer_alias(&mut self, end: usize) {
         let all = &self.tokens[self.at..end];
         let pointer = all.iter().position(|token| token.kind == TokenKind::Reserved("*"));
@@ -147,17 +167,18 @@ impl Parser<'_> {
         {
             let (what, label) = ("a pointer to a function is not supported", NOT_IN_SUBSET);
             let why = self.source.diagnostic(self.span(), what.into(), label.into(), None);
-            self.file.host_only.push((name, why));
+            self.file.unsupported_items.push((name, why));
         }
     }
 
-    /// Number of tokens of `template <…>` here.
-    fn template_header_len(&self) -> usize {
-        if !self.is("template") || self.ahead(1) != TokenKind::Reserved("<") {
+    /// Number of tokens of `template <…>` at `start`.
+    pub(super) fn template_header_len(&self, start: usize) -> usize {
+        let two = self.tokens.get(start..start + 2).unwrap_or_default();
+        if !two.iter().map(|token| token.kind).eq([TokenKind::Reserved("template"), TokenKind::Reserved("<")]) {
             return 0;
         }
         let (mut depth, mut angles) = (0usize, 0usize);
-        for (n, token) in self.tokens[self.at..].iter().enumerate().skip(1) {
+        for (n, token) in self.tokens[start..].iter().enumerate().skip(1) {
             match token.kind {
                 TokenKind::Reserved("(" | "[" | "{") => depth += 1,
                 TokenKind::Reserved(")" | "]" | "}") => depth = depth.saturating_sub(1),
@@ -175,16 +196,19 @@ impl Parser<'_> {
     }
 
     /// Index of the token after the item here.
-    fn item_end(&self) -> usize {
+    pub(super) fn item_end(&self) -> usize {
         let (mut depth, mut assigned) = (0usize, false);
-        for n in self.at + self.template_header_len()..self.tokens.len() {
+        for n in self.at + self.template_header_len(self.at)..self.tokens.len() {
             match self.tokens[n].kind {
                 TokenKind::Reserved("(" | "[" | "{") => depth += 1,
                 TokenKind::Reserved(")" | "]") => depth = depth.saturating_sub(1),
                 TokenKind::Reserved("=") if depth == 0 => assigned = true,
                 TokenKind::Reserved("}") => {
                     depth = depth.saturating_sub(1);
-                    if depth == 0 && !assigned {
+                    // `Pair(int v) : a{v}, b{v} { … }`.
+                    let next = self.tokens.get(n + 1).map(|token| token.kind);
+                    let continues = matches!(next, Some(TokenKind::Reserved("," | "{")));
+                    if depth == 0 && !assigned && !continues {
                         return self.after_semicolon(n + 1);
                     }
                 }
@@ -207,10 +231,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Tokens of an item before its body or initializer, without alignment specifiers.
     fn head(&self, end: usize) -> Vec<Token> {
+        self.head_of(self.at, end)
+    }
+
+    /// Tokens of an item before its body or initializer, without template parameters and alignment
+    /// specifiers.
+    pub(super) fn head_of(&self, start: usize, end: usize) -> Vec<Token> {
         let mut out: Vec<Token> = vec![];
-        let mut at = (self.at + self.template_header_len()).min(end);
+        let mut at = (start + self.template_header_len(start)).min(end);
         while at < end {
             let token = self.tokens[at];
             at += 1;
@@ -225,10 +254,12 @@ impl Parser<'_> {
         out
     }
 
-    /// Returns true for device code, whose errors are always reported.
-    fn is_device_item(&self, end: usize) -> bool {
+    /// Returns true for device code.
+    fn is_device_item(&self, start: usize, end: usize) -> bool {
         let words = ["__global__", "__device__", "__constant__", "__shared__", "__managed__"];
-        self.head(end).iter().any(|token| matches!(token.kind, TokenKind::Reserved(word) if words.contains(&word)))
+        self.head_of(start, end)
+            .iter()
+            .any(|token| matches!(token.kind, TokenKind::Reserved(word) if words.contains(&word)))
     }
 
     /// Returns true for items to skip: host code, and helper functions of the CUDA printer.
@@ -251,8 +282,20 @@ impl Parser<'_> {
         if has("static_assert") {
             return true;
         }
-        // Host constants are visible in kernels too.
-        parenthesis || !has("const")
+        // Host constants are visible in kernels too, also `const int n(4);`.
+        let initialized = |three: &[Token]| {
+            matches!(three[0].kind, TokenKind::Name(_))
+                && three[1].kind == TokenKind::Reserved("(")
+                && match three[2].kind {
+                    TokenKind::Int { .. } | TokenKind::Float { .. } => true,
+                    TokenKind::Name(name) => {
+                        let globals = &self.file.globals;
+                        globals.iter().any(|(_, found)| found.name == name)
+                    }
+                    _ => false,
+                }
+        };
+        parenthesis && !head.windows(3).any(initialized) || !has("const")
     }
 
     /// Name that an item declares: before the parenthesis of a function, otherwise the last name.
@@ -271,20 +314,23 @@ impl Parser<'_> {
         }
     }
 
-    /// Name that the item here declares.
-    fn declared_name(&self, end: usize) -> Option<Symbol> {
-        if self.is("typedef") {
-            let all = self.tokens[self.at..end].iter().rev();
-            return all.clone().find_map(|t| if let TokenKind::Name(symbol) = t.kind { Some(symbol) } else { None });
+    /// Name that an item declares.
+    pub(super) fn declared_name(&self, start: usize, end: usize) -> Option<Symbol> {
+        let name = |token: &Token| if let TokenKind::Name(symbol) = token.kind { Some(symbol) } else { None };
+        match self.tokens[start].kind {
+            TokenKind::Reserved("typedef") => self.tokens[start..end].iter().rev().find_map(name),
+            TokenKind::Reserved("using") => self.tokens[start..end].iter().find_map(name),
+            _ => self.item_name(&self.head_of(start, end)),
         }
-        self.item_name(&self.head(end))
     }
 
     fn item(&mut self) -> ParseResult<()> {
         let start = self.span();
         match self.kind() {
-            TokenKind::Reserved("struct") if self.defines_struct() => self.struct_item(vec![]),
-            TokenKind::Reserved("typedef") if self.ahead(1) == TokenKind::Reserved("struct") => {
+            TokenKind::Reserved("struct" | "class") if self.defines_struct() => self.struct_item(vec![]),
+            TokenKind::Reserved("typedef")
+                if self.ahead(1) == TokenKind::Reserved("struct") && self.has_brace(self.at + 2) =>
+            {
                 self.advance();
                 self.struct_item(vec![])
             }
@@ -308,9 +354,7 @@ impl Parser<'_> {
                 Ok(())
             }
             TokenKind::Reserved("enum") => self.enum_item(),
-            TokenKind::Reserved(word @ ("union" | "class")) => {
-                self.unsupported(start, &format!("'{word}'"), "write a struct without functions")
-            }
+            TokenKind::Reserved("union") => self.unsupported(start, "'union'", "write a struct"),
             TokenKind::Reserved("template") => self.template(),
             _ => self.function_or_global(vec![], false),
         }
@@ -334,6 +378,7 @@ impl Parser<'_> {
                 launch_bound = self.list(")")?.into_iter().next();
             } else if result.is_none() && self.at_type() {
                 let base = self.base_type()?;
+                storage = storage.merge(self.inner_storage);
                 storage.constant |= base.constant;
                 result = Some(base);
             } else {
@@ -348,17 +393,30 @@ impl Parser<'_> {
         let Some(base) = result else {
             let (span, found) = (self.span(), self.current_text());
             if let TokenKind::Name(symbol) = self.kind() {
-                self.check_not_host_only(symbol, span)?;
+                self.check_supported(symbol, span)?;
             }
             return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
         };
         let ty = self.pointers(base.clone())?;
-        if self.is("operator") {
-            let span = self.span();
-            return self.unsupported(span, "an overloaded operator", "write a named function");
+        if self.is("operator") && !specialization {
+            let (name, span) = self.operator_name()?;
+            let signature = Signature { name, span, templates, storage, result: ty };
+            if let Some(function) = self.method_rest(signature, None)? {
+                self.check_not_redefined(&function)?;
+                self.file.functions.push(function);
+            }
+            return Ok(());
+        }
+        if let Some(of) = self.out_of_class_struct() {
+            return self.out_of_class_method(of, templates, storage, ty);
         }
         let follows = if specialization { "<" } else { "(" };
-        if !matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows) {
+        let is_function =
+            matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows);
+        if !is_function || !specialization && !is_kernel && self.initializes_variable(&storage) {
+            if let (TokenKind::Name(name), false) = (self.kind(), templates.is_empty()) {
+                return self.variable_template(name, templates, base);
+            }
             if specialization {
                 return self.unsupported(start, "this template specialization", "write a function with another name");
             }
@@ -423,14 +481,96 @@ impl Parser<'_> {
             result: ty,
             params,
             body,
+            method: None,
         };
         self.check_not_redefined(&function)?;
         self.file.functions.push(function);
         Ok(())
     }
 
+    /// Returns true for a variable that is initialized in parentheses: `constexpr int n(4);`.
+    fn initializes_variable(&self, storage: &Storage) -> bool {
+        let first = self.ahead(2);
+        storage.constant
+            && match first {
+                TokenKind::Int { .. } | TokenKind::Float { .. } | TokenKind::Reserved("(" | "-") => true,
+                TokenKind::Name(name) => self.file.globals.iter().any(|(_, found)| found.name == name),
+                _ => false,
+            }
+    }
+
+    /// `template <class T> constexpr T pi = T(3.14);`: a function without parameters that returns
+    /// the value.
+    fn variable_template(&mut self, name: Symbol, templates: Vec<TemplateParam>, base: TypeName) -> ParseResult<()> {
+        let declared = self.declarator(&base, "a variable")?;
+        let (true, Some(init)) = (declared.sizes.is_empty(), declared.init) else {
+            return self.unsupported(declared.span, "a variable template without a value", "");
+        };
+        self.expect(";", "after a declaration")?;
+        self.templates.insert(name);
+        self.variable_templates.insert(name);
+        let result = TypeName { constant: false, ..declared.ty };
+        let body = vec![Stmt { span: init.span, kind: StmtKind::Return(Some(init)) }];
+        self.file.functions.push(Function {
+            name,
+            span: declared.span,
+            templates,
+            specialization: None,
+            is_kernel: false,
+            in_namespace: self.open_scopes > 0,
+            is_constexpr: true,
+            launch_bound: None,
+            result,
+            params: vec![],
+            body,
+            method: None,
+        });
+        Ok(())
+    }
+
+    /// The struct of a member function that is defined outside of it: `S::f(`, `S<T>::f(`.
+    fn out_of_class_struct(&self) -> Option<Symbol> {
+        let TokenKind::Name(name) = self.kind() else { return None };
+        let is_struct = self.file.structs.iter().any(|item| item.name == name);
+        let mut at = 1;
+        if self.ahead(1) == TokenKind::Reserved("<") {
+            while !matches!(self.ahead(at), TokenKind::Reserved(">" | ";" | "{" | "(") | TokenKind::End) {
+                at += 1;
+            }
+            at += 1;
+        }
+        (is_struct && self.ahead(at) == TokenKind::Reserved("::")).then_some(name)
+    }
+
+    /// Parses a member function outside of its struct.
+    fn out_of_class_method(
+        &mut self,
+        of: Symbol,
+        templates: Vec<TemplateParam>,
+        storage: Storage,
+        result: TypeName,
+    ) -> ParseResult<()> {
+        while !self.take("::") {
+            self.advance();
+        }
+        let (name, span) = if self.is("operator") { self.operator_name()? } else { self.name("a function")? };
+        let outer = self.current_struct.replace((of, templates.clone()));
+        let method = Method { of, kind: MethodKind::Plain, is_const: false, initializers: vec![] };
+        let signature = Signature { name, span, templates, storage, result };
+        let function = self.method_rest(signature, Some(method));
+        self.current_struct = outer;
+        self.file.functions.extend(function?);
+        Ok(())
+    }
+
+    /// Returns true if a brace follows before the end of the statement at `at`.
+    fn has_brace(&self, at: usize) -> bool {
+        let rest = self.tokens[at.min(self.tokens.len())..].iter().map(|token| token.kind);
+        rest.take_while(|kind| *kind != TokenKind::Reserved(";")).any(|kind| kind == TokenKind::Reserved("{"))
+    }
+
     /// Parses the parameters of a function, including the parentheses.
-    fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
+    pub(super) fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
         self.expect("(", "after the name of a function")?;
         let mut params = vec![];
         while !self.is(")") {
@@ -452,14 +592,16 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    /// Rejects a redefinition. Kernels cannot be overloaded, since they are launched by name.
+    /// Rejects a redefinition.
     fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
         let signature = |ty: &TypeName| {
             let constant = ty.constant && (ty.pointers > 0 || ty.reference);
             (ty.base.clone(), ty.pointers, ty.reference, constant)
         };
+        let owner = |function: &Function| function.method.as_ref().map(|method| (method.of, method.is_const));
         let alike = |old: &Function| {
-            old.params.len() == new.params.len()
+            owner(old) == owner(new)
+                && old.params.len() == new.params.len()
                 && old.templates.len() == new.templates.len()
                 && old.specialization.is_none()
                 && new.specialization.is_none()
@@ -469,14 +611,22 @@ impl Parser<'_> {
                     .zip(&new.params)
                     .all(|(a, b)| signature(&a.ty) == signature(&b.ty) && a.sizes.len() == b.sizes.len())
         };
-        let found = self.file.functions.iter().find(|old| {
-            old.name == new.name && (alike(old) || old.is_kernel && new.is_kernel && new.specialization.is_none())
-        });
+        let found = self.file.functions.iter().find(|old| old.name == new.name && alike(old));
         let Some(old) = found else { return Ok(()) };
-        let (line, name) = (self.source.line(old.span.start), self.names.text(new.name));
+        let (line, name) = (self.source.line_in_words(old.span.start, new.span.start), self.names.text(new.name));
         let what = if old.is_kernel { "kernel" } else { "function" };
         let message = format!("redefinition of {what} '{name}'");
         let hint = "use different names; namespaces are ignored";
-        self.fail(new.span, message, format!("first defined in line {line}"), hint)
+        self.fail(new.span, message, format!("first defined in {line}"), hint)
     }
+}
+
+/// Names that a declaration of variables declares.
+fn declarator_names(head: &[Token]) -> Vec<Symbol> {
+    let after = head.iter().skip(1).map(|token| token.kind).chain([TokenKind::Reserved(";")]);
+    let names = head.iter().zip(after).filter_map(|(token, next)| match (token.kind, next) {
+        (TokenKind::Name(name), TokenKind::Reserved("," | ";" | "[" | "(")) => Some(name),
+        _ => None,
+    });
+    names.collect()
 }

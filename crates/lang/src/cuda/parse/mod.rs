@@ -6,16 +6,20 @@
 
 mod aggregate;
 mod expr;
+mod host;
+mod instances;
 mod item;
+mod method;
 mod stmt;
 mod template;
 mod types;
 
 use foldhash::{HashSet, HashSetExt};
 
-use super::ast::{Declarator, Expr, ExprKind, File};
-use super::lex::{Interner, Symbol, Token, TokenKind};
-use super::types::builtin_type;
+use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
+use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
+use super::preprocess::MissingHeader;
+use super::types::{builtin_type, is_collective, is_group_type};
 use crate::SourceSpan;
 use crate::diagnostic::{Diagnostic, Source};
 
@@ -55,8 +59,14 @@ pub struct Parser<'a> {
     function_names: HashSet<Symbol>,
     /// Names of function templates.
     templates: HashSet<Symbol>,
+    /// Names of variable templates.
+    variable_templates: HashSet<Symbol>,
+    /// Specifiers that follow a qualifier: `volatile __shared__ int`.
+    inner_storage: Storage,
     /// Names of struct templates.
     struct_templates: HashSet<Symbol>,
+    /// The struct whose members are being parsed, with its template parameters.
+    current_struct: Option<(Symbol, Vec<TemplateParam>)>,
     /// Names of namespaces, all of which are treated as one.
     namespaces: HashSet<Symbol>,
     /// Current limit of `#pragma pack` in bytes, and those saved by `push`.
@@ -74,12 +84,24 @@ pub struct Parser<'a> {
     /// of the current token.
     in_angles: bool,
     angles_read: usize,
+    /// Errors of invalid tokens, by index.
+    token_errors: &'a [LexError],
+    missing_headers: &'a [MissingHeader],
+    /// Token ranges of host code, which may launch kernels.
+    host_items: Vec<std::ops::Range<usize>>,
     pub errors: Vec<Diagnostic>,
     pub file: File,
 }
 
 impl<'a> Parser<'a> {
-    pub fn new(source: &'a Source, names: &'a Interner, tokens: &'a [Token], unnamed: Symbol) -> Parser<'a> {
+    pub fn new(
+        source: &'a Source,
+        names: &'a Interner,
+        tokens: &'a [Token],
+        token_errors: &'a [LexError],
+        missing_headers: &'a [MissingHeader],
+        unnamed: Symbol,
+    ) -> Parser<'a> {
         Parser {
             source,
             names,
@@ -92,7 +114,10 @@ impl<'a> Parser<'a> {
             shadowed: HashSet::new(),
             function_names: HashSet::new(),
             templates: HashSet::new(),
+            variable_templates: HashSet::new(),
+            inner_storage: Storage::default(),
             struct_templates: HashSet::new(),
+            current_struct: None,
             namespaces: HashSet::new(),
             pack: None,
             packs: vec![],
@@ -102,6 +127,9 @@ impl<'a> Parser<'a> {
             forward_declarations: vec![],
             in_angles: false,
             angles_read: 0,
+            token_errors,
+            missing_headers,
+            host_items: vec![],
             errors: vec![],
             file: File::default(),
         }
@@ -146,7 +174,7 @@ impl<'a> Parser<'a> {
     }
 
     fn text(&self, span: SourceSpan) -> &'a str {
-        self.source.text.get(span.start as usize..span.end as usize).unwrap_or_default()
+        self.source.text_of(span)
     }
 
     fn fail<T>(
@@ -157,12 +185,21 @@ impl<'a> Parser<'a> {
         hint: &str,
     ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        let found = self.source.diagnostic(span, message.into(), label.into(), hint);
+        let found = match self.kind() {
+            TokenKind::Invalid(n) => self.token_error(n),
+            _ => self.source.diagnostic(span, message.into(), label.into(), hint),
+        };
         // One error per position: later ones are consequences of the first.
         if self.errors.len() < MAX_ERRORS && self.errors.last().is_none_or(|last| last.span.start != span.start) {
             self.errors.push(found);
         }
         Err(Failed)
+    }
+
+    /// The error of an invalid token.
+    fn token_error(&self, n: u32) -> Diagnostic {
+        let (span, what, hint) = &self.token_errors[n as usize];
+        self.source.diagnostic(*span, what.clone(), String::new(), hint.map(Into::into))
     }
 
     /// Reports an unsupported construct.
@@ -198,7 +235,7 @@ impl<'a> Parser<'a> {
     fn is_type_name(&self, symbol: Symbol) -> bool {
         !self.shadowed.contains(&symbol)
             && !self.function_names.contains(&symbol)
-            && (self.types.contains(&symbol) || builtin_type(self.names.text(symbol)).is_some())
+            && (self.types.contains(&symbol) || is_builtin_name(self.names.text(symbol)))
     }
 
     /// Declares a type name that is local to the current item.
@@ -223,15 +260,22 @@ impl<'a> Parser<'a> {
 
     fn is_namespace(&self, name: Symbol, at: usize) -> bool {
         match self.names.text(name) {
-            "std" => true,
+            "std" | "cooperative_groups" => true,
+            "cub" => match self.ahead(at + 2) {
+                TokenKind::Name(next) => {
+                    let next = self.names.text(next);
+                    is_collective(next) || matches!(next, "Sum" | "Max" | "Min") || next.starts_with("BLOCK_")
+                }
+                _ => false,
+            },
             "cuda" => matches!(self.ahead(at + 2), TokenKind::Name(next) if self.names.text(next) == "std"),
             _ => self.namespaces.contains(&name),
         }
     }
 
-    /// Reports a use of a host-only name.
-    fn check_not_host_only(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
-        let Some(why) = self.file.host_only_error(name, self.names, self.source.line(span.start)) else {
+    /// Reports a use of an item that is not supported.
+    fn check_supported(&mut self, name: Symbol, span: SourceSpan) -> ParseResult<()> {
+        let Some(why) = self.file.unsupported_item(name, self.names, self.source, span) else {
             return Ok(());
         };
         let again = self.errors.iter().any(|error| error.span == why.span && error.message == why.message);
@@ -287,4 +331,9 @@ impl<'a> Parser<'a> {
             }
         }
     }
+}
+
+/// Returns true for types that CUDA and the C++ library define.
+fn is_builtin_name(name: &str) -> bool {
+    builtin_type(name).is_some() || is_group_type(name) || is_collective(name)
 }

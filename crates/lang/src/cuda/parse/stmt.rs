@@ -94,7 +94,7 @@ impl Parser<'_> {
                     self.expect(";", "after 'return'")?;
                     return Ok(StmtKind::Return(value));
                 }
-                "goto" | "try" | "asm" | "throw" | "union" | "class" | "template" | "namespace" => {
+                "goto" | "try" | "asm" | "throw" | "union" | "class" | "template" => {
                     return self.unsupported(start, &format!("'{word}'"), "");
                 }
                 "struct" if self.defines_struct() => {
@@ -106,6 +106,10 @@ impl Parser<'_> {
                         self.advance();
                     }
                     self.advance();
+                    return Ok(StmtKind::Empty);
+                }
+                "namespace" => {
+                    self.namespace_alias();
                     return Ok(StmtKind::Empty);
                 }
                 "using"
@@ -190,6 +194,7 @@ impl Parser<'_> {
     pub(super) fn declaration(&mut self) -> ParseResult<StmtKind> {
         let storage: Storage = self.storage()?;
         let base = self.base_type()?;
+        let storage = storage.merge(self.inner_storage);
         let rest = self.storage()?;
         let storage = storage.merge(rest);
         let is_constexpr = storage.constant;

@@ -17,9 +17,9 @@ impl Parser<'_> {
             TokenKind::Reserved("struct" | "class") if templates.is_empty() => {
                 self.unsupported(start, "a struct template specialization", "write a struct with another name")
             }
-            TokenKind::Reserved("struct") if self.defines_struct() => self.struct_item(templates),
-            TokenKind::Reserved(word @ ("class" | "union" | "using")) => {
-                self.unsupported(start, &format!("a '{word}' template"), "write a struct without functions")
+            TokenKind::Reserved("struct" | "class") if self.defines_struct() => self.struct_item(templates),
+            TokenKind::Reserved(word @ ("union" | "using")) => {
+                self.unsupported(start, &format!("a '{word}' template"), "write a struct")
             }
             TokenKind::Reserved("template") => self.unsupported(start, "a nested template", ""),
             _ if templates.is_empty() => self.function_or_global(templates, true),
@@ -27,7 +27,7 @@ impl Parser<'_> {
         }
     }
 
-    fn template_params(&mut self) -> ParseResult<Vec<TemplateParam>> {
+    pub(super) fn template_params(&mut self) -> ParseResult<Vec<TemplateParam>> {
         self.expect("<", "after 'template'")?;
         let mut all = vec![];
         while !self.is(">") {

@@ -5,6 +5,8 @@ use bornite_ir::Scalar;
 use super::{ParseResult, Parser};
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, TypeName};
 use crate::cuda::lex::TokenKind;
+use crate::cuda::preprocess::undeclared_hint;
+use crate::cuda::types::is_collective;
 
 impl Parser<'_> {
     /// Returns true if a type starts here.
@@ -12,7 +14,7 @@ impl Parser<'_> {
         match self.kind() {
             TokenKind::Reserved(
                 "void" | "bool" | "char" | "short" | "int" | "long" | "signed" | "unsigned" | "float" | "double"
-                | "auto" | "const" | "constexpr" | "volatile" | "struct" | "typename" | "enum",
+                | "auto" | "const" | "constexpr" | "volatile" | "struct" | "class" | "typename" | "enum",
             ) => true,
             _ => matches!(self.ahead(self.scope_prefix_len()), TokenKind::Name(symbol) if self.is_type_name(symbol)),
         }
@@ -27,7 +29,7 @@ impl Parser<'_> {
                 "__shared__" => storage.shared = true,
                 "extern" => {
                     storage.external = true;
-                    if self.ahead(1) == TokenKind::Str {
+                    if matches!(self.ahead(1), TokenKind::Str(_)) {
                         self.advance();
                     }
                 }
@@ -44,10 +46,8 @@ impl Parser<'_> {
                     }
                     continue;
                 }
-                "__managed__" => {
-                    let span = self.span();
-                    return self.unsupported(span, "'__managed__' memory", "pass a pointer to the kernel");
-                }
+                // Managed memory is device memory that the host can access, too.
+                "__managed__" => storage.device = true,
                 _ => return Ok(storage),
             }
             self.advance();
@@ -60,10 +60,19 @@ impl Parser<'_> {
         let mut constant = false;
         let (mut longs, mut short, mut unsigned, mut signed, mut word) = (0, false, false, false, None);
         let mut base = None;
+        self.inner_storage = Storage::default();
         loop {
             match self.kind() {
                 TokenKind::Reserved("const" | "constexpr") => constant = true,
-                TokenKind::Reserved("volatile" | "typename" | "struct" | "__restrict__") => {}
+                TokenKind::Reserved("__shared__") => self.inner_storage.shared = true,
+                TokenKind::Reserved("__device__") => self.inner_storage.device = true,
+                TokenKind::Reserved("extern") => self.inner_storage.external = true,
+                TokenKind::Reserved("static") => self.inner_storage.is_static = true,
+                TokenKind::Reserved("__constant__") => {
+                    (self.inner_storage.constant_memory, self.inner_storage.constant) = (true, true);
+                }
+                TokenKind::Reserved("inline" | "register" | "__forceinline__" | "__host__") => {}
+                TokenKind::Reserved("volatile" | "typename" | "struct" | "class" | "enum" | "__restrict__") => {}
                 TokenKind::Reserved("long") => longs += 1,
                 TokenKind::Reserved("short") => short = true,
                 TokenKind::Reserved("unsigned") => unsigned = true,
@@ -77,7 +86,13 @@ impl Parser<'_> {
                     if base.is_none() && word.is_none() && longs == 0 && !short && !unsigned && !signed =>
                 {
                     (0..self.scope_prefix_len()).for_each(|_| self.advance());
-                    base = Some(self.named_type()?);
+                    let named = self.named_type()?;
+                    let is_storage = matches!((self.kind(), self.ahead(1)), (TokenKind::Reserved("::"), TokenKind::Name(name)) if self.names.text(name) == "TempStorage");
+                    if is_storage {
+                        self.advance();
+                        self.advance();
+                    }
+                    base = Some(if is_storage { Base::TempStorage(Box::new(named)) } else { named });
                     continue;
                 }
                 _ => break,
@@ -116,17 +131,28 @@ impl Parser<'_> {
     fn named_type(&mut self) -> ParseResult<Base> {
         let (symbol, span) = self.name("a type")?;
         if !self.is_type_name(symbol) {
-            self.check_not_host_only(symbol, span)?;
+            self.check_supported(symbol, span)?;
             if matches!(self.names.text(symbol), "cudaTextureObject_t" | "cudaSurfaceObject_t") {
                 return self.unsupported(span, "a texture or surface object", "pass an array");
             }
             let what = format!("unknown type '{}'", self.names.text(symbol));
-            return self.fail(span, what, "not declared", "declare the struct or alias before it is used");
+            let hint = "declare the struct or alias before it is used";
+            let hint = undeclared_hint(self.missing_headers, self.source, span, hint);
+            return self.fail(span, what, "not declared", &hint);
+        }
+        let text = self.names.text(symbol);
+        if (text == "thread_block_tile" || is_collective(text) && !self.struct_templates.contains(&symbol))
+            && self.is("<")
+        {
+            return Ok(Base::Template(symbol, self.template_args()?));
         }
         if !self.struct_templates.contains(&symbol) {
             return Ok(Base::Named(symbol));
         }
         if !self.is("<") {
+            if let Some(own) = self.injected_name(symbol) {
+                return Ok(own);
+            }
             let what = format!("struct template '{}' needs arguments", self.names.text(symbol));
             return self.fail(span, what, "missing template arguments", "write them: 'Pair<float>'");
         }
@@ -165,6 +191,9 @@ impl Parser<'_> {
         if self.is("(") && self.ahead(1) == TokenKind::Reserved("&") {
             return self.placed_shared_array(ty);
         }
+        if what == "a parameter" && self.is("(") && self.ahead(1) == TokenKind::Reserved("*") {
+            return self.row_pointer(ty);
+        }
         if self.is("(") && self.ahead(1) == TokenKind::Reserved("*") {
             let span = self.span();
             return self.unsupported(span, "a pointer to a function or array", "call the function by its name");
@@ -196,6 +225,27 @@ impl Parser<'_> {
             init = Some(self.make_expr(ExprKind::Construct(ty.clone(), args), span, below)?);
         }
         Ok(Declarator { name, span, ty, sizes, init })
+    }
+
+    /// `float (*rows)[4]`: a parameter of the same type as `float rows[][4]`.
+    fn row_pointer(&mut self, ty: TypeName) -> ParseResult<Declarator> {
+        let start = self.span();
+        self.advance();
+        self.advance();
+        while matches!(self.kind(), TokenKind::Reserved("const" | "__restrict__" | "__restrict" | "restrict")) {
+            self.advance();
+        }
+        let (name, span) = self.name("a parameter")?;
+        self.expect(")", "after the name of a parameter")?;
+        let mut sizes = vec![None];
+        while self.take("[") {
+            sizes.push(Some(self.expr()?));
+            self.expect("]", "after the size of an array")?;
+        }
+        if sizes.len() == 1 {
+            return self.unsupported(start, "a pointer to a function", "call the function by its name");
+        }
+        Ok(Declarator { name, span, ty, sizes, init: None })
     }
 
     /// `float (&tile)[64] = *(float (*)[64])(bn_shared + 256)`: the CUDA printer's form of large

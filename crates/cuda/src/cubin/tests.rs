@@ -9,7 +9,7 @@ fn put(image: &mut Vec<u8>, value: u64, bytes: usize) {
 
 /// A valid image: names at byte 64, two symbols, 16 bytes of code, a segment, and the section table
 /// at the end; the last section takes no space in the file.
-fn image() -> Vec<u8> {
+pub(super) fn image() -> Vec<u8> {
     let (names, symbols, code) = (HEADER_BYTES, HEADER_BYTES + 8, HEADER_BYTES + 8 + 2 * SYMBOL_BYTES);
     let (segments, sections) = (code + 16, code + 16 + SEGMENT_BYTES);
     let mut image = b"\x7fELF\x02\x01\x01".to_vec();

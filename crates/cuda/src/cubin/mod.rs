@@ -1,6 +1,8 @@
 //! Machine code as an ELF image. The driver gets an address without a length and follows the
 //! offsets in the image, so all of them are validated here first.
 
+mod resources;
+
 use crate::{Error, Result};
 
 /// A value, or the reason why the image is invalid.
@@ -97,13 +99,34 @@ impl Elf<'_> {
         for at in self.table("the segment table", [32, 54, 56], SEGMENT_BYTES)? {
             self.within("a segment", self.number(at + 8, 8)?, Some(self.number(at + 32, 8)?))?;
         }
-        let all = self.table("the section table", [40, 58, 60], SECTION_BYTES)?.map(|at| self.section(at));
-        let all = all.collect::<ElfResult<Vec<Section>>>()?;
-        let names = match self.number(62, 2)? {
+        let all = self.sections()?;
+        let names = self.name_section(&all)?;
+        all.iter().try_for_each(|section| self.check_section(section, &all, names))
+    }
+
+    fn sections(&self) -> ElfResult<Vec<Section>> {
+        self.table("the section table", [40, 58, 60], SECTION_BYTES)?.map(|at| self.section(at)).collect()
+    }
+
+    /// Index of the section with the names of sections.
+    fn name_section(&self, all: &[Section]) -> ElfResult<u64> {
+        Ok(match self.number(62, 2)? {
             0xffff => all.first().map_or(0, |first| first.link),
             names => names,
-        };
-        all.iter().try_for_each(|section| self.check_section(section, &all, names))
+        })
+    }
+
+    fn named_sections(&self) -> ElfResult<Vec<(String, Section)>> {
+        let all = self.sections()?;
+        let names = all.get(self.name_section(&all)? as usize).map_or(0, |names| names.offset);
+        all.into_iter().map(|section| Ok((self.string(names + section.name)?, section))).collect()
+    }
+
+    /// Reads a string up to its terminating zero byte.
+    fn string(&self, at: u64) -> ElfResult<String> {
+        let bytes = self.image.get(at as usize..).unwrap_or_default();
+        let end = bytes.iter().position(|byte| *byte == 0).ok_or("a string does not end")?;
+        Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
     }
 
     /// Returns the offset of each entry of a table. `fields` are the offsets of the header fields
@@ -181,5 +204,4 @@ impl Elf<'_> {
 }
 
 #[cfg(test)]
-#[path = "cubin_tests.rs"]
 mod tests;
