@@ -5,7 +5,7 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | names | [`Binding`], `names.rs` |
+//! | names | [`Binding`], `names.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
@@ -25,6 +25,7 @@ mod cas_loop;
 mod collective;
 mod component;
 mod conditional;
+mod constants;
 mod construct;
 mod control;
 mod convert;
