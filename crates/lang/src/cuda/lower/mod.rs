@@ -168,6 +168,8 @@ pub(super) struct Lowering<'m> {
     base: usize,
     /// Names that the current function assigns.
     assigned: Rc<HashSet<Symbol>>,
+    /// Names of the current function that pointers or references may refer to.
+    aliased: Rc<HashSet<Symbol>>,
     control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
     /// Object of the member function being inlined.
@@ -237,6 +239,7 @@ impl<'m> Lowering<'m> {
             scope: vec![],
             base: 0,
             assigned: Rc::new(HashSet::new()),
+            aliased: Rc::new(HashSet::new()),
             control_scopes: vec![],
             inlines: vec![],
             this: None,
@@ -313,6 +316,7 @@ impl<'m> Lowering<'m> {
         }
         self.kernel_params(function)?;
         self.assigned = Rc::new(scan::assigned(self.module, function));
+        self.aliased = Rc::new(scan::aliased(function));
         match self.request.round_trip.then(|| parallel_for::instances(self.module, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;
