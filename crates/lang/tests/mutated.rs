@@ -22,14 +22,25 @@ impl Random {
 struct Language {
     samples: &'static str,
     wrong: &'static str,
+    /// Tests with programs in string literals.
+    programs: &'static [&'static str],
     words: &'static [&'static str],
     /// Parses a text and lowers its kernels; returns the number of valid ones.
     read: fn(&str) -> usize,
 }
 
-const CUDA: Language = Language { samples: "cuda", wrong: "cuda.txt", words: WORDS, read: read_cuda };
+const CUDA: Language =
+    Language { samples: "cuda", wrong: "cuda.txt", programs: PROGRAMS, words: WORDS, read: read_cuda };
+const PROGRAMS: &[&str] = &[
+    "constructs/classes.rs",
+    "constructs/collectives.rs",
+    "constructs/groups.rs",
+    "constructs/instances.rs",
+    "constructs/language.rs",
+    "constructs/preprocessor.rs",
+];
 const PYTHON: Language =
-    Language { samples: "python/kernels", wrong: "python.txt", words: PYTHON_WORDS, read: read_python };
+    Language { samples: "python/kernels", wrong: "python.txt", programs: &[], words: PYTHON_WORDS, read: read_python };
 
 fn sources(language: &Language) -> Vec<Vec<u8>> {
     let folder = format!("{}/tests/{}", env!("CARGO_MANIFEST_DIR"), language.samples);
@@ -40,6 +51,12 @@ fn sources(language: &Language) -> Vec<Vec<u8>> {
     let wrong = format!("{}/tests/diagnostics/{}", env!("CARGO_MANIFEST_DIR"), language.wrong);
     let wrong = std::fs::read_to_string(wrong).unwrap();
     all.extend(wrong.split("=== ").skip(1).filter_map(|part| Some(part.split_once('\n')?.1.as_bytes().to_vec())));
+    // Programs in the string literals of other tests.
+    for file in language.programs {
+        let text = std::fs::read_to_string(format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let literals = text.replace("\\\"", "'").replace("\\n", "\n");
+        all.extend(literals.split('"').filter(|part| part.contains("__global__")).map(|part| part.as_bytes().to_vec()));
+    }
     all
 }
 
@@ -94,6 +111,26 @@ const WORDS: &[&str] = &[
     "int x[99];",
     "do ",
     "while (1)",
+    "operator",
+    "struct S { int a; __device__ S(int v) : a{v} {} };",
+    "#include \"damaged.cu\"\n",
+    "#define F(a, ...) a##__VA_ARGS__ #a\n",
+    "##",
+    "F(",
+    "this->",
+    ".a(",
+    "::",
+    "enum class E { a };",
+    "template <> ",
+    "{.a = 1}",
+    "nullptr",
+    "k<int, 4><<<1, 1>>>(p);",
+    "cooperative_groups::this_thread_block()",
+    "cub::BlockReduce<int, 32>",
+    "int* q;",
+    "const",
+    "static ",
+    "class ",
 ];
 
 const PYTHON_WORDS: &[&str] = &[
@@ -209,7 +246,7 @@ fn read_python(text: &str) -> usize {
 }
 
 fn read_cuda(text: &str) -> usize {
-    let Ok(module) = cuda::CudaModule::parse("damaged.cu", text) else { return 0 };
+    let module = cuda::CudaModule::read("damaged.cu", text, None, &Default::default());
     let mut request = LaunchRequest::new([2, 2, 1], [32, 2, 1]).shared_bytes(1024);
     request.default_length = Some(1000);
     let lowered = |round_trip: bool| {

@@ -192,3 +192,30 @@ fn unsupported_members_are_reported_where_they_are_used() {
         ("__global__ void k(int* x) { const int n = this->n; }", "'this' outside a member function"),
     ]);
 }
+
+#[test]
+fn objects_in_objects() {
+    check(&[(
+        "struct S {
+            int a, b;
+            __device__ S& set(int v) { a = v; return *this; }
+            __device__ static S make(int v) { S s; s.a = v; s.b = v + 1; return s; }
+        };
+        struct T { S s; int n = 2; __device__ T() : s(S::make(4)) {} __device__ int get() const { return s.a * 10 + s.b + n; } };
+        struct Add { int k; __device__ int operator()(int v) const { return v + k; } };
+        template <class F> __device__ int twice(F f, int v) { return f(f(v)); }
+        __device__ int side(int* c) { return ++*c; }
+        __device__ float2 operator+(float2 a, float2 b) { return make_float2(a.x + b.x, a.y + b.y); }
+        __global__ void k(int* x) {
+            T t; x[0] = t.get();
+            S s; s.set(3).set(7); x[1] = s.a;
+            x[2] = twice(Add{5}, 1);
+            int c = 0;
+            float2 v = make_float2(side(&c), 1) + make_float2(side(&c), 1);
+            x[3] = v.x; x[4] = c;
+            const S cs = S::make(8); x[5] = cs.b;
+            S copy = cs; copy.set(1); x[6] = cs.a + copy.a;
+        }",
+        &[47.0, 7.0, 11.0, 3.0, 2.0, 9.0, 9.0],
+    )]);
+}

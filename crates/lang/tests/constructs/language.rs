@@ -154,3 +154,33 @@ fn pointers_without_an_initializer() {
     )]);
     check_errors(&[("__global__ void k(int* x) { int* p; x[0] = *p; p = x; }", "this pointer has no value yet")]);
 }
+
+/// The end of a loop may change through a pointer, a reference or a member function.
+#[test]
+fn loop_ends_that_change() {
+    check(&[(
+        "struct C { int n; __device__ void dec() { n--; } __device__ int run() { int c = 0; for (int i = 0; i < n; ++i) { this->n--; c++; } return c; } };
+        __device__ void less(int* p) { *p -= 1; }
+        __global__ void k(int* x) {
+            int a = 10, *p = &a, n = 0;
+            for (int i = 0; i < a; ++i) { *p -= 1; n++; }
+            x[0] = n;
+            C o{10}, *q = &o;
+            n = 0;
+            for (int i = 0; i < o.n; ++i) { q->dec(); n++; }
+            x[1] = n;
+            int b = 10; n = 0;
+            for (int i = 0; i < b; ++i) { less(&b); n++; }
+            x[2] = n;
+            int c = 10; int& r = c; n = 0;
+            for (int i = 0; i < c; ++i) { r--; n++; }
+            x[3] = n;
+            C s{10};
+            x[4] = s.run();
+            n = 0;
+            for (int i = 0; i < s.n; ++i) { s.dec(); n++; }
+            x[5] = n;
+        }",
+        &[5.0, 5.0, 5.0, 5.0, 5.0, 3.0],
+    )]);
+}

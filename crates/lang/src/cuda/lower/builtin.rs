@@ -112,6 +112,12 @@ impl<'m> Lowering<'m> {
             }
             _ => {}
         }
+        if ["tex1D", "tex2D", "tex3D", "texCubemap", "surf1D", "surf2D", "surf3D"]
+            .iter()
+            .any(|tex| name.starts_with(tex))
+        {
+            return self.unsupported(span, format!("texture function '{name}'"), "pass an array");
+        }
         if !is_math(name) {
             let what = format!("unknown function '{name}'");
             return self.undeclared(span, what, "define it as a '__device__' function in this file");

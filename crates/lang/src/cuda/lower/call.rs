@@ -343,6 +343,7 @@ impl<'m> Lowering<'m> {
         let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
         let this = self.this.take();
+        let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
         let wanted = std::mem::take(&mut self.expr_numbers);
         let free = self.w.swap_hoisted(Default::default());
         self.bind_templates(&function.templates, bound);
@@ -374,6 +375,7 @@ impl<'m> Lowering<'m> {
         (self.scope, self.base, self.assigned, self.control_scopes, self.inlines) =
             (scope, base, assigned, control_scopes, inlines);
         (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
+        self.aliased = aliased;
         self.instantiating.pop();
         self.functions.push((n, bound.to_vec(), id));
         if done { Ok(id) } else { Err(LowerFailed) }

@@ -125,7 +125,13 @@ impl<'m> Lowering<'m> {
         let changed = scan::assigned_in(self.module, std::slice::from_ref(body));
         let mut fixed = !changed.contains(&declared.name);
         scan::walk_expr(end, &mut |expr| {
-            fixed &= !matches!(expr.kind, ExprKind::Name(name) if changed.contains(&name) || name == declared.name);
+            let may_change = |name: Symbol| {
+                changed.contains(&name)
+                    || name == declared.name
+                    // A write through a pointer or reference does not name the variable.
+                    || self.aliased.contains(&name) && matches!(self.lookup(name), Some(Binding::Local(..)))
+            };
+            fixed &= !matches!(expr.kind, ExprKind::Name(name) if may_change(name));
         });
         if !fixed {
             return Ok(None);

@@ -45,6 +45,7 @@ impl<'m> Lowering<'m> {
         }
         let base = std::mem::replace(&mut self.base, self.scope.len());
         let assigned = std::mem::replace(&mut self.assigned, assigned);
+        let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
         let outer_this = std::mem::replace(&mut self.this, this);
         self.bind_members(span)?;
         self.bind_templates(&function.templates, bound);
@@ -53,7 +54,7 @@ impl<'m> Lowering<'m> {
         let value = self.inlined_body(n, bound, result);
         self.scope.truncate(mark);
         self.base = base;
-        self.assigned = assigned;
+        (self.assigned, self.aliased) = (assigned, aliased);
         self.this = outer_this;
         initialized?;
         self.set_source_line(span);

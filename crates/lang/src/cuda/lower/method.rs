@@ -7,7 +7,7 @@ use super::call::{CallTarget, takes_count};
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot};
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Expr, ExprKind, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName};
+use crate::cuda::ast::{Base, Expr, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
@@ -318,8 +318,7 @@ impl<'m> Lowering<'m> {
             let value = match (explicit, &field.init) {
                 (Some((_, span, args)), _) => match &args[..] {
                     [] => self.zero(field_type),
-                    [one] if field_type.as_scalar().is_some() => self.initializer(one, field_type)?,
-                    [one @ Expr { kind: ExprKind::Braces(_), .. }] => self.initializer(one, field_type)?,
+                    [one] => self.initializer(one, field_type)?,
                     all => self.construct_value(all, field_type, *span)?,
                 },
                 (None, Some(init)) => self.initializer(init, field_type)?,

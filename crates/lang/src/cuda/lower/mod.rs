@@ -5,7 +5,7 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | names | [`Binding`], `names.rs` |
+//! | names | [`Binding`], `names.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
@@ -25,6 +25,7 @@ mod cas_loop;
 mod collective;
 mod component;
 mod conditional;
+mod constants;
 mod construct;
 mod control;
 mod convert;
@@ -167,6 +168,8 @@ pub(super) struct Lowering<'m> {
     base: usize,
     /// Names that the current function assigns.
     assigned: Rc<HashSet<Symbol>>,
+    /// Names of the current function that pointers or references may refer to.
+    aliased: Rc<HashSet<Symbol>>,
     control_scopes: Vec<ControlScope<'m>>,
     inlines: Vec<Inline>,
     /// Object of the member function being inlined.
@@ -236,6 +239,7 @@ impl<'m> Lowering<'m> {
             scope: vec![],
             base: 0,
             assigned: Rc::new(HashSet::new()),
+            aliased: Rc::new(HashSet::new()),
             control_scopes: vec![],
             inlines: vec![],
             this: None,
@@ -312,6 +316,7 @@ impl<'m> Lowering<'m> {
         }
         self.kernel_params(function)?;
         self.assigned = Rc::new(scan::assigned(self.module, function));
+        self.aliased = Rc::new(scan::aliased(function));
         match self.request.round_trip.then(|| parallel_for::instances(self.module, &function.body)).flatten() {
             Some(instances) => {
                 let count = self.instance_count(instances.count)?;

@@ -103,6 +103,23 @@ pub fn assigned(module: &CudaModule, function: &Function) -> HashSet<Symbol> {
     assigned_in(module, &function.body)
 }
 
+/// Names that a pointer or reference may refer to: writes through it change them, too.
+pub fn aliased(function: &Function) -> HashSet<Symbol> {
+    let mut all = HashSet::new();
+    for_each_expr(&function.body, &mut |expr| {
+        if let ExprKind::Unary(Unary::Address, lvalue) = &expr.kind {
+            all.extend(root_variable(lvalue));
+        }
+    });
+    for_each_stmt(&function.body, &mut |stmt| {
+        if let StmtKind::Declare(_, declared) = &stmt.kind {
+            let references = declared.iter().filter(|one| one.ty.reference);
+            all.extend(references.filter_map(|one| root_variable(one.init.as_ref()?)));
+        }
+    });
+    all
+}
+
 /// Names that statements assign.
 pub fn assigned_in(module: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
     let mut all = HashSet::new();
@@ -167,6 +184,13 @@ pub fn assigned_in(module: &CudaModule, stmts: &[Stmt]) -> HashSet<Symbol> {
             }
         }
         _ => {}
+    });
+    // A reference that is not const may be assigned.
+    for_each_stmt(stmts, &mut |stmt| {
+        if let StmtKind::Declare(_, declared) = &stmt.kind {
+            let references = declared.iter().filter(|one| one.ty.reference && !one.ty.constant);
+            all.extend(references.filter_map(|one| root_variable(one.init.as_ref()?)));
+        }
     });
     all
 }

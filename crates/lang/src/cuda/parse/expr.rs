@@ -7,6 +7,7 @@ use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TemplateArg, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
 use crate::cuda::lower::is_math;
+use crate::cuda::preprocess::undeclared_hint;
 
 /// Precedence of a binary operator, and the operator.
 fn binary(token: &str) -> Option<(u8, Binary)> {
@@ -419,11 +420,21 @@ impl Parser<'_> {
             if text.starts_with("tex") || text.starts_with("surf") {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
+            // Only a template takes a type as its argument.
+            let is_known = text == "bn_load" || is_group_name(text);
+            if !is_known
+                && matches!(
+                    self.ahead(1),
+                    TokenKind::Reserved("float" | "double" | "int" | "unsigned" | "bool" | "char")
+                )
+            {
+                let hint = "define it as a '__device__' function in this file";
+                let hint = undeclared_hint(self.missing_headers, self.source, start, hint);
+                return self.fail(start, format!("unknown function template '{text}'"), "not declared", &hint);
+            }
         }
         // Functions and function objects of cooperative groups.
-        let is_group_template = matches!(text, "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor")
-            && self.at > start_at + 1
-            || text == "tiled_partition";
+        let is_group_template = is_group_name(text) && (self.at > start_at + 1 || text == "tiled_partition");
         let mut templates = vec![];
         if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {
             templates = self.template_args()?;
@@ -460,4 +471,9 @@ impl Parser<'_> {
         let span = start.to(self.last_span());
         self.make_expr(ExprKind::Call { callee: name, templates, args }, span, 1)
     }
+}
+
+/// Returns true for function templates and function objects of cooperative groups.
+fn is_group_name(name: &str) -> bool {
+    matches!(name, "tiled_partition" | "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor")
 }

@@ -13,6 +13,9 @@ use crate::cuda::lex::{Symbol, TokenKind};
 /// Maximum instances of one template.
 const MAX_INSTANCES: usize = 64;
 
+/// Maximum number of nodes in the arguments of an instance.
+const MAX_ARGUMENT_SIZE: usize = 100;
+
 /// A template in host code: a function or class.
 struct HostTemplate {
     name: Symbol,
@@ -111,8 +114,12 @@ impl Parser<'_> {
             self.advance();
             self.advance();
             while !matches!(self.kind(), TokenKind::Reserved(")" | "{") | TokenKind::End) {
+                let before = self.at;
                 args.push(self.host_parameter_type());
                 self.skip_argument();
+                if self.at == before {
+                    break;
+                }
             }
         }
         Some(HostTemplate { name, params, args, range: item.clone(), instances: vec![] })
@@ -233,7 +240,27 @@ fn used_instances(used: &Use, templates: &[HostTemplate]) -> Vec<Vec<TemplateArg
         let bound = |name: Symbol| within.params.iter().zip(instance).find(|(p, _)| p.name == name).map(|(_, arg)| arg);
         used.args.iter().map(|arg| substituted(arg, &bound)).collect()
     });
-    instances.collect()
+    // A template that instantiates itself with `N + N` would double its argument every time.
+    instances.filter(|args: &Vec<TemplateArg>| args.iter().map(size).sum::<usize>() <= MAX_ARGUMENT_SIZE).collect()
+}
+
+/// Number of nodes of an argument.
+fn size(arg: &TemplateArg) -> usize {
+    fn value_size(value: &Expr) -> usize {
+        let inner = match &value.kind {
+            ExprKind::Unary(_, a) | ExprKind::Cast(_, a) => value_size(a),
+            ExprKind::Binary(_, a, b) => value_size(a) + value_size(b),
+            ExprKind::Conditional(a, b, c) => value_size(a) + value_size(b) + value_size(c),
+            ExprKind::SizeOf(ty) => size(&TemplateArg::Type(ty.clone())),
+            _ => 0,
+        };
+        1 + inner
+    }
+    match arg {
+        TemplateArg::Type(TypeName { base: Base::Template(_, args), .. }) => 1 + args.iter().map(size).sum::<usize>(),
+        TemplateArg::Type(_) => 1,
+        TemplateArg::Value(value) => value_size(value),
+    }
 }
 
 /// Replaces template parameters and constants by their values.
@@ -243,7 +270,7 @@ pub(super) fn substituted<'t>(arg: &TemplateArg, bound: &dyn Fn(Symbol) -> Optio
             let base = match &ty.base {
                 Base::Named(name) => match bound(*name) {
                     Some(TemplateArg::Type(of)) => {
-                        let pointers = of.pointers + ty.pointers;
+                        let pointers = of.pointers.saturating_add(ty.pointers);
                         return TemplateArg::Type(TypeName { pointers, ..of.clone() });
                     }
                     _ => return arg.clone(),

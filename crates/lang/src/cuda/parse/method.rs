@@ -165,7 +165,7 @@ impl Parser<'_> {
             _ => "?".to_owned(),
         };
         let tokens: Vec<String> = self.tokens[start..end].iter().map(text).collect();
-        let Some(close) = tokens.iter().position(|token| token == ")") else { return false };
+        let Some(close) = tokens.iter().position(|token| token == ")").filter(|close| *close > 0) else { return false };
         let source = tokens[close - 1].clone();
         let rest = tokens[close + 1..].concat();
         let names: Vec<&str> = members.fields.iter().map(|field| self.names.text(field.name)).collect();

@@ -5,7 +5,9 @@
 //! (`printer_functions.rs`).
 
 mod aggregate;
+mod classify;
 mod expr;
+mod function;
 mod host;
 mod instances;
 mod item;

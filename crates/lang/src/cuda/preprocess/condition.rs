@@ -17,6 +17,10 @@ pub const PREDEFINED: &[&str] = &[
     "__x86_64__ 1",
     "__GNUC__ 11",
     "__GNUC_MINOR__ 0",
+    "UINT64_C(c) c##ULL",
+    "INT64_C(c) c##LL",
+    "UINT32_C(c) c##U",
+    "INT32_C(c) c",
 ];
 
 /// Maximum nesting of a condition.

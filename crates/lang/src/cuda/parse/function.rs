@@ -1,0 +1,267 @@
+//! Parses functions and global variables.
+
+use super::method::Signature;
+use super::{ParseResult, Parser};
+use crate::cuda::ast::{Base, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateParam, TypeName};
+use crate::cuda::lex::{Symbol, TokenKind};
+
+impl Parser<'_> {
+    /// Parses a function or global variables; `specialization` after `template <>`.
+    pub(super) fn function_or_global(
+        &mut self,
+        templates: Vec<TemplateParam>,
+        specialization: bool,
+    ) -> ParseResult<()> {
+        let start = self.span();
+        let (mut is_kernel, mut launch_bound, mut storage) = (false, None, Storage::default());
+        let mut result = None;
+        // CUDA's specifiers may stand before and after the type.
+        loop {
+            if self.take("__global__") {
+                is_kernel = true;
+            } else if self.take("__launch_bounds__") {
+                self.expect("(", "after '__launch_bounds__'")?;
+                launch_bound = self.list(")")?.into_iter().next();
+            } else if result.is_none() && self.at_type() {
+                let base = self.base_type()?;
+                storage = storage.merge(self.inner_storage);
+                storage.constant |= base.constant;
+                result = Some(base);
+            } else {
+                let before = self.at;
+                let found = self.storage()?;
+                storage = storage.merge(found);
+                if self.at == before {
+                    break;
+                }
+            }
+        }
+        let Some(base) = result else {
+            let (span, found) = (self.span(), self.current_text());
+            if let TokenKind::Name(symbol) = self.kind() {
+                self.check_supported(symbol, span)?;
+            }
+            return self.fail(span, format!("expected a type, found {found}"), "expected a type", "");
+        };
+        let ty = self.pointers(base.clone())?;
+        if self.is("operator") && !specialization {
+            let (name, span) = self.operator_name()?;
+            let signature = Signature { name, span, templates, storage, result: ty };
+            if let Some(function) = self.method_rest(signature, None)? {
+                self.check_not_redefined(&function)?;
+                self.file.functions.push(function);
+            }
+            return Ok(());
+        }
+        if let Some(of) = self.out_of_class_struct() {
+            return self.out_of_class_method(of, templates, storage, ty);
+        }
+        let follows = if specialization { "<" } else { "(" };
+        let is_function =
+            matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows);
+        if !is_function || !specialization && !is_kernel && self.initializes_variable(&storage) {
+            if let (TokenKind::Name(name), false) = (self.kind(), templates.is_empty()) {
+                return self.variable_template(name, templates, base);
+            }
+            if specialization {
+                return self.unsupported(start, "this template specialization", "write a function with another name");
+            }
+            let mut all = vec![];
+            loop {
+                all.push(self.declarator(&base, "a variable")?);
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect(";", "after a declaration")?;
+            self.file.globals.extend(all.into_iter().map(|found| (storage, found)));
+            return Ok(());
+        }
+        let (name, span) = self.name("a function")?;
+        if self.is_type_name(name) {
+            self.function_names.insert(name);
+        }
+        if !templates.is_empty() {
+            self.templates.insert(name);
+        }
+        let specialization = if specialization { Some(self.template_args()?) } else { None };
+        if specialization.is_some() && is_kernel {
+            return self.unsupported(span, "a kernel specialization", "write a kernel with another name");
+        }
+        let mut params = self.params()?;
+        self.take("const");
+        self.take("noexcept");
+        let known =
+            self.forward_declarations.iter().find(|(found, known)| *found == name && known.len() == params.len());
+        if let Some((_, known)) = known {
+            // Default arguments come from the first declaration.
+            params
+                .iter_mut()
+                .zip(known)
+                .for_each(|(param, known)| param.init = param.init.take().or(known.init.clone()));
+        }
+        if self.take(";") {
+            self.forward_declarations.push((name, params));
+            return Ok(());
+        }
+        if is_kernel && ty.base != Base::Void {
+            return self.fail(start.to(ty.span), "a kernel must return 'void'", "expected 'void'", "write 'void'");
+        }
+        self.expect("{", "before the body of a function")?;
+        let errors = self.errors.len();
+        self.block_names = vec![params.iter().map(|param| param.name).filter(|name| *name != self.unnamed).collect()];
+        let body = self.nested(|p| p.statements())?;
+        if self.errors.len() > errors {
+            return Ok(());
+        }
+        let (in_namespace, is_constexpr) = (self.open_scopes > 0, storage.constant);
+        let function = Function {
+            name,
+            span,
+            templates,
+            specialization,
+            is_kernel,
+            in_namespace,
+            is_constexpr,
+            launch_bound,
+            result: ty,
+            params,
+            body,
+            method: None,
+        };
+        self.check_not_redefined(&function)?;
+        self.file.functions.push(function);
+        Ok(())
+    }
+
+    /// Returns true for a variable that is initialized in parentheses: `constexpr int n(4);`.
+    pub(super) fn initializes_variable(&self, storage: &Storage) -> bool {
+        let first = self.ahead(2);
+        storage.constant
+            && match first {
+                TokenKind::Int { .. } | TokenKind::Float { .. } | TokenKind::Reserved("(" | "-") => true,
+                TokenKind::Name(name) => self.file.globals.iter().any(|(_, found)| found.name == name),
+                _ => false,
+            }
+    }
+
+    /// `template <class T> constexpr T pi = T(3.14);`: a function without parameters that returns
+    /// the value.
+    pub(super) fn variable_template(
+        &mut self,
+        name: Symbol,
+        templates: Vec<TemplateParam>,
+        base: TypeName,
+    ) -> ParseResult<()> {
+        let declared = self.declarator(&base, "a variable")?;
+        let (true, Some(init)) = (declared.sizes.is_empty(), declared.init) else {
+            return self.unsupported(declared.span, "a variable template without a value", "");
+        };
+        self.expect(";", "after a declaration")?;
+        self.templates.insert(name);
+        self.variable_templates.insert(name);
+        let result = TypeName { constant: false, ..declared.ty };
+        let body = vec![Stmt { span: init.span, kind: StmtKind::Return(Some(init)) }];
+        self.file.functions.push(Function {
+            name,
+            span: declared.span,
+            templates,
+            specialization: None,
+            is_kernel: false,
+            in_namespace: self.open_scopes > 0,
+            is_constexpr: true,
+            launch_bound: None,
+            result,
+            params: vec![],
+            body,
+            method: None,
+        });
+        Ok(())
+    }
+
+    /// The struct of a member function that is defined outside of it: `S::f(`, `S<T>::f(`.
+    pub(super) fn out_of_class_struct(&self) -> Option<Symbol> {
+        let TokenKind::Name(name) = self.kind() else { return None };
+        let is_struct = self.file.structs.iter().any(|item| item.name == name);
+        let mut at = 1;
+        if self.ahead(1) == TokenKind::Reserved("<") {
+            while !matches!(self.ahead(at), TokenKind::Reserved(">" | ";" | "{" | "(") | TokenKind::End) {
+                at += 1;
+            }
+            at += 1;
+        }
+        (is_struct && self.ahead(at) == TokenKind::Reserved("::")).then_some(name)
+    }
+
+    /// Parses a member function outside of its struct.
+    pub(super) fn out_of_class_method(
+        &mut self,
+        of: Symbol,
+        templates: Vec<TemplateParam>,
+        storage: Storage,
+        result: TypeName,
+    ) -> ParseResult<()> {
+        while !self.take("::") {
+            self.advance();
+        }
+        let (name, span) = if self.is("operator") { self.operator_name()? } else { self.name("a function")? };
+        let outer = self.current_struct.replace((of, templates.clone()));
+        let method = Method { of, kind: MethodKind::Plain, is_const: false, initializers: vec![] };
+        let signature = Signature { name, span, templates, storage, result };
+        let function = self.method_rest(signature, Some(method));
+        self.current_struct = outer;
+        self.file.functions.extend(function?);
+        Ok(())
+    }
+
+    /// Parses the parameters of a function, including the parentheses.
+    pub(super) fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
+        self.expect("(", "after the name of a function")?;
+        let mut params = vec![];
+        while !self.is(")") {
+            if self.is("void") && self.ahead(1) == TokenKind::Reserved(")") {
+                self.advance();
+                break;
+            }
+            if self.is("...") {
+                let span = self.span();
+                return self.unsupported(span, "a variadic function", "name its parameters");
+            }
+            let base = self.base_type()?;
+            params.push(self.declarator(&base, "a parameter")?);
+            if !self.take(",") {
+                break;
+            }
+        }
+        self.expect(")", "after the parameters of a function")?;
+        Ok(params)
+    }
+
+    /// Rejects a redefinition.
+    pub(super) fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
+        let signature = |ty: &TypeName| {
+            let constant = ty.constant && (ty.pointers > 0 || ty.reference);
+            (ty.base.clone(), ty.pointers, ty.reference, constant)
+        };
+        let owner = |function: &Function| function.method.as_ref().map(|method| (method.of, method.is_const));
+        let alike = |old: &Function| {
+            owner(old) == owner(new)
+                && old.params.len() == new.params.len()
+                && old.templates.len() == new.templates.len()
+                && old.specialization.is_none()
+                && new.specialization.is_none()
+                && old
+                    .params
+                    .iter()
+                    .zip(&new.params)
+                    .all(|(a, b)| signature(&a.ty) == signature(&b.ty) && a.sizes.len() == b.sizes.len())
+        };
+        let found = self.file.functions.iter().find(|old| old.name == new.name && alike(old));
+        let Some(old) = found else { return Ok(()) };
+        let (line, name) = (self.source.line_in_words(old.span.start, new.span.start), self.names.text(new.name));
+        let what = if old.is_kernel { "kernel" } else { "function" };
+        let message = format!("redefinition of {what} '{name}'");
+        let hint = "use different names; namespaces are ignored";
+        self.fail(new.span, message, format!("first defined in {line}"), hint)
+    }
+}
