@@ -30,7 +30,8 @@ pub struct TrainOptions {
     /// Training data: files or folders of text, JSONL, Parquet or .bin shards
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<PathBuf>,
-    /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny, llama-1b, …
+    /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny,
+    /// llama-1b, …
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Tokenizer: bytes, gpt2, bpe:N or the path of a tokenizer.json
