@@ -1,6 +1,6 @@
 //! Front end of CUDA C++.
 //!
-//! A file is split into tokens (`lex.rs`), preprocessed (`preprocess.rs`) and parsed (`parse/`) to
+//! A file is split into tokens (`lex/`), preprocessed (`preprocess/`) and parsed (`parse/`) to
 //! syntax (`ast.rs`). `lower/` lowers a kernel of it, for one launch, to kernel IR. Constructs
 //! outside the supported subset are errors that name the construct.
 

@@ -1,5 +1,5 @@
 //! Lexer of CUDA C++: keywords, punctuators, names, literals. It knows nothing of macros
-//! (`preprocess.rs`) or syntax (`parse/`).
+//! (`preprocess/`) or syntax (`parse/`).
 
 mod attributes;
 mod literal;
