@@ -33,7 +33,7 @@ fn custom_model_learns() {
     let losses = numbers(&run("own_model", &[]), "loss ");
     assert!(losses[0] > 0.5 && losses[losses.len() - 1] < 0.1, "{losses:?}");
     // As the guide promises.
-    let count = lines(include_str!("../examples/own_model.rs"));
+    let count = lines(include_str!("../../../examples/own_model.rs"));
     assert!(count <= 50, "{count} lines");
 }
 
@@ -41,7 +41,7 @@ fn custom_model_learns() {
 fn mlp_is_saved_and_loaded() {
     let text = run("save_and_load", &[]);
     assert!(text.contains("predicted [0, 1, 1, 0]"), "{text}");
-    let count = lines(include_str!("../examples/save_and_load.rs"));
+    let count = lines(include_str!("../../../examples/save_and_load.rs"));
     assert!(count <= 28, "{count} lines");
 }
 
