@@ -1,6 +1,7 @@
 //! Optimizers of a model: settings, and training steps compiled from a loss.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bornite::Tensor;
@@ -114,6 +115,8 @@ pub(crate) struct OptimizerState {
     pub version: u64,
     /// Gradient norm of the last step, if it determines the loss scale and was not read yet.
     unread_norm: Option<Tensor>,
+    /// First setting after the first step, other than the learning rate: an error.
+    late_setting: Option<&'static Location<'static>>,
 }
 
 /// State of an optimizer that is not a tensor, for a checkpoint.
@@ -128,7 +131,8 @@ pub(crate) struct OptimizerProgress {
 /// An optimizer for all parameters of a [`Params`]: [`AdamW`], [`Adam`], [`Sgd`], [`RmsProp`],
 /// [`Adagrad`] or [`Muon`]. Clones share settings and state.
 ///
-/// Settings come first; [`compile`](OptimizerBuilder::compile) then gives a training step, which
+/// Settings come first, except for the learning rate, which may change at any time;
+/// [`compile`](OptimizerBuilder::compile) then gives a training step, which
 /// handles gradients, step count, bias correction, dropout, running statistics and 16-bit copies.
 pub struct OptimizerBuilder<A> {
     state: Arc<Mutex<OptimizerState>>,
@@ -162,45 +166,59 @@ impl<A: OptimizerAlgorithm> OptimizerBuilder<A> {
             seen_changes: 0,
             version: 0,
             unread_norm: None,
+            late_setting: None,
         };
         OptimizerBuilder { state: Arc::new(Mutex::new(state)), algorithm: PhantomData }
     }
 }
 
 impl<A> OptimizerBuilder<A> {
+    /// Changes a setting that the state of training depends on.
+    #[track_caller]
     fn with(self, set: impl FnOnce(&mut OptimizerState)) -> Self {
-        set(&mut lock(&self.state));
+        let mut state = lock(&self.state);
+        if state.engine.is_some() && state.late_setting.is_none() {
+            state.late_setting = Some(Location::caller());
+        }
+        set(&mut state);
+        drop(state);
         self
     }
 
     /// Sets the learning rate.
     pub fn lr(self, lr: f64) -> Self {
-        self.with(|state| (state.lr, state.schedule) = (lr, None))
+        self.set_lr(lr);
+        self
     }
 
     /// Sets a schedule of the learning rate over `total_steps` steps.
     pub fn schedule(self, schedule: LrSchedule, total_steps: u64) -> Self {
-        self.with(|state| state.schedule = Some((schedule, total_steps)))
+        lock(&self.state).schedule = Some((schedule, total_steps));
+        self
     }
 
     /// Sets the weight decay of matrices; vectors and scalars, such as biases and norms, have none.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         self.with(|state| state.weight_decay = weight_decay)
     }
 
     /// Sets the maximum global gradient norm; larger gradients are scaled down to it.
+    #[track_caller]
     pub fn clip_norm(self, clip_norm: f64) -> Self {
         self.with(|state| state.clip_norm = Some(clip_norm))
     }
 
     /// Sets the precision of forward and backward pass. With a 16-bit type, the step runs on a
     /// rounded copy of the f32 parameters; f16 has dynamic loss scaling.
+    #[track_caller]
     pub fn precision(self, precision: Precision) -> Self {
         self.with(|state| state.precision = precision)
     }
 
     /// Gradient accumulation: every `batches`-th call of the step updates the parameters, by the
     /// mean gradient.
+    #[track_caller]
     pub fn accumulate(self, batches: usize) -> Self {
         self.with(|state| state.accumulate = batches)
     }
@@ -208,16 +226,19 @@ impl<A> OptimizerBuilder<A> {
     /// Multiplies the learning rate of parameters whose names match a pattern, in which `*` matches
     /// any characters: `"head.*"`, `"*.bias"`. The last matching setting applies; a pattern that
     /// matches nothing is an error.
+    #[track_caller]
     pub fn lr_multiplier(self, pattern: &str, multiplier: f64) -> Self {
         self.with_group(pattern, GroupChange::LrMultiplier(multiplier))
     }
 
     /// Sets the weight decay of parameters whose names match a pattern: see
     /// [`lr_multiplier`](OptimizerBuilder::lr_multiplier).
+    #[track_caller]
     pub fn weight_decay_of(self, pattern: &str, weight_decay: f64) -> Self {
         self.with_group(pattern, GroupChange::WeightDecay(weight_decay))
     }
 
+    #[track_caller]
     fn with_group(self, pattern: &str, change: GroupChange) -> Self {
         self.with(|state| state.groups.push(ParameterGroup { pattern: pattern.into(), change }))
     }
@@ -279,12 +300,14 @@ macro_rules! hyperparameters {
     ($($(#[$doc:meta])* $marker:ident: $name:ident($($field:ident: $type:ty),+) in $kind:ident;)+) => { $(
         impl OptimizerBuilder<$marker> {
             $(#[$doc])*
+            #[track_caller]
             pub fn $name(self, $($field: $type),+) -> Self {
-                $(let new = $field;
-                if let OptimizerKind::$kind { $field, .. } = &mut lock(&self.state).kind {
-                    *$field = new;
-                })+
-                self
+                self.with(|state| {
+                    $(let new = $field;
+                    if let OptimizerKind::$kind { $field, .. } = &mut state.kind {
+                        *$field = new;
+                    })+
+                })
             }
         }
     )+ };
@@ -318,6 +341,7 @@ hyperparameters! {
 impl OptimizerBuilder<MuonAlgorithm> {
     /// Orthogonalizes the updates of the matrices whose names match a pattern, in addition to those
     /// with `blocks.` in their names: see [`lr_multiplier`](OptimizerBuilder::lr_multiplier).
+    #[track_caller]
     pub fn orthogonalize(self, pattern: &str) -> Self {
         self.with_group(pattern, GroupChange::Orthogonalize)
     }
@@ -351,8 +375,8 @@ impl OptimizerState {
                 )));
             }
         }
-        for (settings, trainable) in all.iter_mut().zip(&state.trainable).filter(|(_, trainable)| !**trainable) {
-            (settings.lr_multiplier, settings.weight_decay) = (0.0, f64::from(*trainable));
+        for (settings, _) in all.iter_mut().zip(&state.trainable).filter(|(_, trainable)| !**trainable) {
+            (settings.lr_multiplier, settings.weight_decay) = (0.0, 0.0);
         }
         Ok(all)
     }
@@ -362,13 +386,19 @@ impl OptimizerState {
     pub fn engine(&mut self) -> Result<&mut Engine> {
         located(|| {
             let changes = self.params.changes();
+            if let Some(location) = self.late_setting {
+                return Err(Error::config(format!(
+                    "a setting of the optimizer is changed at {location}, after its first step; only the learning rate \
+                     can change. Set it before, or create another optimizer"
+                )));
+            }
+            if !(self.lr >= 0.0 && self.lr.is_finite()) {
+                return Err(Error::config(format!("the learning rate is {}; it must be 0 or more", self.lr)));
+            }
+            if let Some((schedule, _)) = &self.schedule {
+                schedule.check()?;
+            }
             if self.engine.is_none() {
-                if !(self.lr >= 0.0 && self.lr.is_finite()) {
-                    return Err(Error::config(format!("the learning rate is {}; it must be 0 or more", self.lr)));
-                }
-                if let Some((schedule, _)) = &self.schedule {
-                    schedule.check()?;
-                }
                 let values = self.params.values()?;
                 let settings = self.settings(&self.params.state())?;
                 let optimizer = Optimizer::with_settings(self.kind, self.clip_norm, settings, &values.parameters)?;

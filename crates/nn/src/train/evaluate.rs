@@ -10,8 +10,8 @@ use crate::{Error, Forward, Result};
 /// Iterator over the batches of an epoch.
 pub type BatchIterator<'a> = Box<dyn Iterator<Item = Result<Vec<Tensor>>> + 'a>;
 
-/// BatchSource of tensors in epochs. The batches of an epoch do not depend on earlier calls, so
-/// that training can resume within an epoch.
+/// Source of batches of tensors, in epochs. The batches of an epoch do not depend on earlier calls,
+/// so that training can resume within an epoch.
 pub trait BatchSource {
     /// Returns the batches of an epoch, counted from 0, from batch number `first`.
     fn batches_of(&self, epoch: u64, first: u64) -> Result<BatchIterator<'_>>;

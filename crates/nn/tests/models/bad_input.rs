@@ -185,6 +185,28 @@ fn invalid_training_has_the_line_of_the_call() {
     fails(Fit::new(&adam, loss).checkpoints(&file).run(&none), "is a file");
 }
 
+#[test]
+fn settings_after_the_first_step_are_errors() {
+    let params = Params::new(CPU, 0);
+    let layer = Linear::new(&params, 2, 1);
+    let batch = [zeros(&[3, 2]), zeros(&[3, 1])];
+    let loss = |b: &[Tensor]| layer.forward(&b[0]).mse(&b[1]);
+    let sgd = Sgd::new(&params).lr(0.1);
+    let step = sgd.compile(loss);
+    step.call(&batch).unwrap();
+    sgd.set_lr(0.2);
+    let sgd = sgd.lr(0.3);
+    step.call(&batch).unwrap();
+    sgd.set_lr(f64::NAN);
+    fails(step.call(&batch), "the learning rate is NaN; it must be 0 or more");
+    sgd.set_lr(0.1);
+    step.call(&batch).unwrap();
+    let late = line!() + 1;
+    let _same = sgd.momentum(0.9);
+    fails(step.call(&batch), &format!("bad_input.rs:{late}:"));
+    fails(step.evaluate(&batch), "after its first step; only the learning rate can change");
+}
+
 #[rustfmt::skip]
 #[test]
 fn invalid_files_have_the_line_of_the_call() {
