@@ -94,10 +94,14 @@ def row_name():
     return MODEL.replace("-", "_") + ("" if VOCABULARY == 50304 else f"_v{VOCABULARY}")
 
 
-def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
-    """Prints the time of a step: forward, backward, clipping and AdamW in bf16 autocast."""
+def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext, build=Gpt2, row=None, attention=None):
+    """Prints the time of a step: forward, backward, clipping and AdamW in bf16 autocast.
+
+    `build` makes the model, `row` is its name in rows, `attention` the width of attention in all
+    layers; by default those of GPT-2.
+    """
     torch._dynamo.reset()
-    model = Gpt2().cuda()
+    model = build().cuda()
     loss_of = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
@@ -126,9 +130,9 @@ def train(name, batch, context, peak_tflops, compiled=False, sdpa=nullcontext):
 
     # Causal attention counts at half: 12 * LAYERS * WIDTH * context / 2.
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    flops = (6 * parameters + 6 * LAYERS * WIDTH * context) * batch * context
+    flops = (6 * parameters + 6 * (attention or LAYERS * WIDTH) * context) * batch * context
     common.print_row(
-        f"{row_name()}_train_{name}_{batch}x{context}",
+        f"{row or row_name()}_train_{name}_{batch}x{context}",
         ms,
         flops=flops,
         mfu=round(flops / ms / 1e9 / peak_tflops, 4),
