@@ -63,30 +63,23 @@ impl<'f> TrainStep<'f> {
     /// Returns the loss of a batch in evaluation mode, in the precision of the step.
     #[track_caller]
     pub fn evaluate(&self, batch: &[Tensor]) -> Result<f64> {
-        located(|| {
-            let mut state = lock(&self.state);
-            let version = {
-                state.engine()?;
-                state.version
-            };
-            let engine = state.engine()?;
-            engine.evaluate(&self.traces(engine, version), batch)
-        })
+        located(|| self.with_engine(|engine, traces| engine.evaluate(traces, batch)))
     }
 
     /// Explains the plan of a step on a batch of these tensors: kernels, and memory in addition to
     /// parameters and optimizer state. Nothing runs.
     #[track_caller]
     pub fn explain(&self, batch: &[TensorSpec]) -> Result<PlanSummary> {
-        located(|| {
-            let mut state = lock(&self.state);
-            let version = {
-                state.engine()?;
-                state.version
-            };
-            let engine = state.engine()?;
-            engine.explain(&self.traces(engine, version), batch.to_vec())
-        })
+        located(|| self.with_engine(|engine, traces| engine.explain(traces, batch.to_vec())))
+    }
+
+    /// Calls a function with the state of training and the traced functions.
+    fn with_engine<R>(&self, work: impl FnOnce(&Engine, &StepTraces<'f>) -> Result<R>) -> Result<R> {
+        let mut state = lock(&self.state);
+        state.engine()?;
+        let version = state.version;
+        let engine = state.engine()?;
+        work(engine, &self.traces(engine, version))
     }
 
     /// The traced functions for the current settings of the optimizer.
