@@ -36,7 +36,7 @@ impl Parser<'_> {
             match self.tokens[n].kind {
                 TokenKind::Reserved("(" | "[" | "{") => depth += 1,
                 TokenKind::Reserved(")" | "]") => depth = depth.saturating_sub(1),
-                TokenKind::Reserved("=") if depth == 0 => assigned = true,
+                TokenKind::Reserved("=") if depth == 0 && !self.is_operator_symbol(n) => assigned = true,
                 TokenKind::Reserved("}") => {
                     depth = depth.saturating_sub(1);
                     // `Pair(int v) : a{v}, b{v} { … }`.
@@ -52,6 +52,11 @@ impl Parser<'_> {
             }
         }
         self.tokens.len() - 1
+    }
+
+    /// Returns true for the symbol of an operator function, such as the `=` of `operator=`.
+    fn is_operator_symbol(&self, at: usize) -> bool {
+        at > 0 && self.tokens[at - 1].kind == TokenKind::Reserved("operator")
     }
 
     /// Index after an optional semicolon that follows a brace: `};`, `} name;`.
@@ -78,7 +83,7 @@ impl Parser<'_> {
             let token = self.tokens[at];
             at += 1;
             match token.kind {
-                TokenKind::Reserved("{" | ";" | "=") => break,
+                TokenKind::Reserved("{" | ";" | "=") if !self.is_operator_symbol(at - 1) => break,
                 TokenKind::Reserved("__align__" | "alignas") => {
                     at = (at..end).find(|n| self.tokens[*n].kind == TokenKind::Reserved(")")).map_or(end, |n| n + 1);
                 }
