@@ -124,3 +124,44 @@ fn invalid_text_is_local() {
         assert!(error.contains(expected), "{name}: {error}");
     }
 }
+
+/// A backslash at the end of a line joins it with the next before comments, names and directives
+/// are read.
+#[test]
+fn lines_are_joined_first() {
+    check(&[
+        ("__global__ void k(int* x) { x[0] = 1; // comment \\\n x[0] = 2;\n x[1] = 3; }", &[1.0, 3.0]),
+        ("__global__ void k(int* x) { x[0] = 1; // comment \\\r\n x[0] = 2;\r\n x[1] = 3; }", &[1.0, 3.0]),
+        ("__global__ void k(int* x) { int val\\\nue = 4\\\n2; x[0] = va\\\nlue; x[1] \\\n+\\\n= 5; }", &[42.0, 6.0]),
+        ("#def\\\nine N 3\n#define F\\\n(a) (a + 1)\n__global__ void k(int* x) { x[0] = F(N); }", &[4.0]),
+        ("#if 0 /* a\n b */ || 1\n#define R 5\n#else\n#define R 6\n#endif\n__global__ void k(int* x) { x[0] = R; }", &[5.0]),
+        (
+            "#define INC v += 1; /* note \\\n more */ v += 10;\n__global__ void k(int* x) { int v = 0; INC INC x[0] = v; }",
+            &[22.0],
+        ),
+        ("/* a\n b */ #define N 7\n__global__ void k(int* x) { x[0] = N; x[1] = __LINE__; }", &[7.0, 3.0]),
+        ("#define N(a) a /*\n*/ + 1 // one \\\n + 2\n__global__ void k(int* x) { x[0] = N(4); }", &[5.0]),
+    ]);
+    // Raw strings are taken as written.
+    let text = "__global__ void k(int* x) { printf(R\"(a\\\nb)\" \"c\\\nd\\n\"); x[0] = 2; int y\\\nz = 3; x[1] = yz; }";
+    let error = CudaModule::parse("k.cu", text).map(|module| super::run_kernel(&module, "k", 1));
+    let printed = format!("{error:?}");
+    assert!(!printed.contains("not declared"), "{printed}");
+    // Locations are those of the source.
+    let text = "#define A \\\n 1\n__global__ void k(int* x) { x[0] = \\\n mis\\\nsing; }";
+    let module = CudaModule::parse("k.cu", text).unwrap();
+    let error = super::run_kernel(&module, "k", 1).unwrap_err();
+    assert!(error.contains("k.cu:4:2"), "{error}");
+}
+
+#[test]
+fn pragma_pack_takes_macros() {
+    check_errors(&[
+        (
+            "#define WORD 1\n#pragma pack(push, \\\n WORD)\nstruct S { char a; int b; };\n#pragma pack(pop)\n\
+             __global__ void k(int* x) { S s{1, 2}; x[0] = s.b + sizeof(S); }",
+            "pack",
+        ),
+        ("#pragma pack(3 + 1)\n__global__ void k(int* x) { x[0] = 1; }", "this '#pragma pack' is not supported"),
+    ]);
+}

@@ -1,4 +1,4 @@
-//! Literals: numbers, characters, raw strings.
+//! Literals: numbers, characters.
 
 use bornite_ir::Scalar;
 
@@ -84,18 +84,6 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
         allowed && fits(*scalar) && (!long || scalar.bytes() == 8)
     });
     Ok(TokenKind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex, text: symbol })
-}
-
-/// Skips a raw string from its opening quote: `"(…)"`, `"end(…)end"`. Returns its content; `None`
-/// if it is unterminated.
-pub fn skip_raw_string<'t>(text: &'t str, at: &mut usize) -> Option<&'t str> {
-    let rest = &text[*at + 1..];
-    let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
-        let end = format!("){}\"", &rest[..open]);
-        rest[open..].find(&end).map(|n| (&rest[open + 1..open + n], open + n + end.len()))
-    });
-    *at = found.map_or(text.len(), |(_, length)| *at + 1 + length);
-    found.map(|(content, _)| content)
 }
 
 /// Parses a character literal after its opening quote: its value and its length in bytes.

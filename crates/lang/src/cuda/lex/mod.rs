@@ -3,6 +3,7 @@
 
 mod attributes;
 mod literal;
+mod splice;
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,8 @@ use foldhash::HashMap;
 
 use crate::SourceSpan;
 pub use attributes::strip_attributes;
-use literal::{char_literal, number_literal, skip_raw_string};
+use literal::{char_literal, number_literal};
+use splice::Spliced;
 
 /// An interned name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -211,6 +213,21 @@ fn reserved_starting_with(byte: u8) -> &'static [&'static str] {
 
 /// Splits a text into tokens, the last of which is `End`.
 pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
+    let spliced = Spliced::new(text);
+    let first_error = errors.len();
+    let mut tokens = tokenize_spliced(&spliced, names, errors);
+    if spliced.has_splices() {
+        let spans = tokens.iter_mut().map(|token| &mut token.span);
+        for span in spans.chain(errors[first_error..].iter_mut().map(|(span, ..)| span)) {
+            let (start, end) = (spliced.start(span.start as usize), spliced.end(span.end as usize));
+            (span.start, span.end) = (start as u32, end.max(start) as u32);
+        }
+    }
+    tokens
+}
+
+fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
+    let text: &str = &spliced.text;
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
     // UTF-8 byte order mark.
@@ -224,26 +241,19 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 (at, starts_line, space_before) = (at + 1, true, true);
                 continue;
             }
-            // Line continuation.
-            b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
-                at += text[at..].find('\n').map_or(1, |n| n + 1);
-                space_before = true;
-                continue;
-            }
             byte if byte.is_ascii_whitespace() => {
                 (at, space_before) = (at + 1, true);
                 continue;
             }
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
                 at += text[at..].find('\n').unwrap_or(text.len() - at);
+                space_before = true;
                 continue;
             }
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 match text[at + 2..].find("*/") {
-                    Some(n) => {
-                        starts_line |= text[at + 2..at + 2 + n].contains('\n');
-                        at += n + 4;
-                    }
+                    // A comment is a space: the line of a directive continues after it.
+                    Some(n) => at += n + 4,
                     None => {
                         let kind = invalid(errors, (span(at + 2), "unterminated comment".into(), Some("write '*/'")));
                         out.push(Token { kind, span: span(at + 2), starts_line, space_before });
@@ -262,7 +272,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 }
                 let name = &text[start..at];
                 if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
-                    let kind = match skip_raw_string(text, &mut at) {
+                    let kind = match spliced.skip_raw_string(&mut at) {
                         Some(content) => TokenKind::Str(names.intern(&content.replace('\\', "\\\\"))),
                         None => {
                             let what = "unterminated raw string literal".into();

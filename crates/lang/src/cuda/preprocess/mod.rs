@@ -256,7 +256,12 @@ impl Preprocessor<'_> {
                 Some("once") => self.pragma_once(),
                 Some("pack") => {
                     let span = line[0].span.to(line[line.len() - 1].span);
-                    self.out.push(Token { kind: TokenKind::Reserved("#pragma pack"), span, ..line[0] });
+                    let token = |text| Token { kind: TokenKind::Reserved(text), span, ..line[0] };
+                    let mut out = std::mem::take(&mut self.out);
+                    out.push(token("#pragma pack"));
+                    self.expand(&line[3..], &mut vec![], &mut out);
+                    out.push(token(";"));
+                    self.out = out;
                 }
                 _ => {}
             },
