@@ -68,9 +68,12 @@ pub enum TokenKind {
     },
     /// A string literal: the text between its quotes, with escape sequences as written.
     Str(Symbol),
-    /// An invalid token or use of a macro: the index of its error. Only an item that contains it
-    /// fails.
-    Invalid(u32),
+    /// An invalid token or use of a macro: the index of its error, its text as written. Only an
+    /// item that contains it fails.
+    Invalid {
+        error: u32,
+        text: Symbol,
+    },
     /// End of file.
     End,
 }
@@ -83,6 +86,8 @@ pub struct Token {
     pub starts_line: bool,
     /// True if whitespace precedes the token.
     pub space_before: bool,
+    /// True for a name that is not expanded, as it was part of its own macro's expansion.
+    pub no_expand: bool,
 }
 
 /// Keywords of C++ and CUDA.
@@ -195,9 +200,9 @@ const PUNCTUATORS: &[&str] = &[
 pub type LexError = (SourceSpan, String, Option<&'static str>);
 
 /// Records an error, and returns the token that stands for it.
-pub fn invalid(errors: &mut Vec<LexError>, error: LexError) -> TokenKind {
+pub fn invalid(errors: &mut Vec<LexError>, error: LexError, text: Symbol) -> TokenKind {
     errors.push(error);
-    TokenKind::Invalid(errors.len() as u32 - 1)
+    TokenKind::Invalid { error: errors.len() as u32 - 1, text }
 }
 
 /// Keywords and punctuators by first byte; punctuators longest first.
@@ -236,6 +241,10 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
     while at < bytes.len() {
         let start = at;
         let span = |end: usize| SourceSpan { start: start as u32, end: end as u32 };
+        let mut fail = |names: &mut Interner, at: usize, error: SourceSpan, what: String, hint| {
+            invalid(errors, (error, what, hint), names.intern(&text[start..at]))
+        };
+        let token = |kind, end: usize| Token { kind, span: span(end), starts_line, space_before, no_expand: false };
         match bytes[at] {
             b'\n' => {
                 (at, starts_line, space_before) = (at + 1, true, true);
@@ -255,8 +264,8 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
                     // A comment is a space: the line of a directive continues after it.
                     Some(n) => at += n + 4,
                     None => {
-                        let kind = invalid(errors, (span(at + 2), "unterminated comment".into(), Some("write '*/'")));
-                        out.push(Token { kind, span: span(at + 2), starts_line, space_before });
+                        let kind = fail(names, at, span(at + 2), "unterminated comment".into(), Some("write '*/'"));
+                        out.push(token(kind, at + 2));
                         at = bytes.len();
                     }
                 }
@@ -276,10 +285,10 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
                         Some(content) => TokenKind::Str(names.intern(&content.replace('\\', "\\\\"))),
                         None => {
                             let what = "unterminated raw string literal".into();
-                            invalid(errors, (span(at), what, Some("write ')\"'")))
+                            fail(names, at, span(at), what, Some("write ')\"'"))
                         }
                     };
-                    out.push(Token { kind, span: span(at), starts_line, space_before });
+                    out.push(token(kind, at));
                     (starts_line, space_before) = (false, false);
                     continue;
                 }
@@ -292,7 +301,7 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
             byte if byte.is_ascii_digit() || byte == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => {
                 match number_literal(text, &mut at, names) {
                     Ok(kind) => kind,
-                    Err(what) => invalid(errors, (span(at), what, None)),
+                    Err(what) => fail(names, at, span(at), what, None),
                 }
             }
             b'"' => {
@@ -308,7 +317,7 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
                     while !text.is_char_boundary(at) {
                         at += 1;
                     }
-                    invalid(errors, (span(start + 1), "unterminated string literal".into(), Some("write '\"'")))
+                    fail(names, at, span(start + 1), "unterminated string literal".into(), Some("write '\"'"))
                 }
             }
             b'\'' => {
@@ -316,10 +325,16 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
                 at += 1 + length;
                 if bytes.get(at) == Some(&b'\'') && length > 0 {
                     at += 1;
-                    TokenKind::Int { value, scalar: Scalar::I8, hex: false, text: names.intern(&text[start..at]) }
+                    match value {
+                        Ok(value) => {
+                            let text = names.intern(&text[start..at]);
+                            TokenKind::Int { value, scalar: Scalar::I8, hex: false, text }
+                        }
+                        Err(what) => fail(names, at, span(at), what, None),
+                    }
                 } else {
                     let what = "unterminated character literal".into();
-                    invalid(errors, (span(start + 1), what, Some("write \"'\"")))
+                    fail(names, at, span(start + 1), what, Some("write \"'\""))
                 }
             }
             byte => match reserved_starting_with(byte).iter().find(|punctuator| text[at..].starts_with(**punctuator)) {
@@ -330,14 +345,14 @@ fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<Le
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
                     at += c.len_utf8();
-                    invalid(errors, (span(at), format!("unknown character {c:?}"), None))
+                    fail(names, at, span(at), format!("unknown character {c:?}"), None)
                 }
             },
         };
-        out.push(Token { kind, span: span(at), starts_line, space_before });
+        out.push(token(kind, at));
         (starts_line, space_before) = (false, false);
     }
     let end = SourceSpan { start: text.len() as u32, end: text.len() as u32 };
-    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true });
+    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true, no_expand: false });
     out
 }

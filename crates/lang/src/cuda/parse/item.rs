@@ -29,7 +29,7 @@ impl Parser<'_> {
                 self.namespace_alias();
                 continue;
             }
-            if let TokenKind::Invalid(n) = self.kind() {
+            if let TokenKind::Invalid { error: n, .. } = self.kind() {
                 let error = self.token_error(n);
                 self.errors.push(error);
                 self.advance();
@@ -117,7 +117,7 @@ impl Parser<'_> {
     fn defer_errors(&mut self, before: usize, start: usize, end: usize) {
         // An invalid token in a part that was not parsed: an attribute, an alignment.
         let invalid = self.tokens[start..end].iter().find_map(|token| match token.kind {
-            TokenKind::Invalid(n) => Some(n),
+            TokenKind::Invalid { error: n, .. } => Some(n),
             _ => None,
         });
         let before = before.min(self.errors.len());
