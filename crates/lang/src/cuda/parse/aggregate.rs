@@ -45,6 +45,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn struct_item(&mut self, templates: Vec<TemplateParam>) -> ParseResult<()> {
+        let is_class = self.is("class");
         self.advance();
         let align = self.alignment()?;
         if self.is("__attribute__") {
@@ -69,9 +70,9 @@ impl Parser<'_> {
         }
         self.expect("{", "after the name of a struct")?;
         let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
-        let members = self.members();
+        let members = self.members(is_class);
         self.current_struct = outer;
-        let Members { fields, field_aligns, statics, mut methods, has_constructor, copy_control } = members?;
+        let Members { fields, field_aligns, statics, mut methods, has_constructor, private, copy_control } = members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
@@ -114,6 +115,7 @@ impl Parser<'_> {
                     field_aligns,
                     statics,
                     has_constructor,
+                    private_members: private,
                     copy_control,
                 });
             }

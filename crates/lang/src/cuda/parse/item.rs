@@ -50,6 +50,7 @@ impl Parser<'_> {
                 }
                 self.defer_errors(before, start, end);
             }
+            self.check_finished(start, end);
             if skipped || !self.is_device_item(start, end) {
                 self.host_items.push(start..end);
             }
@@ -85,7 +86,11 @@ impl Parser<'_> {
         while !self.is(";") && self.kind() != TokenKind::End {
             self.advance();
         }
-        self.take(";");
+        if !self.take(";") {
+            let span = self.span();
+            let what = "expected the end of a namespace declaration, found the end of the file";
+            let _: ParseResult<()> = self.fail(span, what, "expected ';' or '{'", "");
+        }
     }
 
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
