@@ -160,7 +160,10 @@ fn lines_are_joined_first() {
         ("__global__ void k(int* x) { x[0] = 1; // comment \\\r\n x[0] = 2;\r\n x[1] = 3; }", &[1.0, 3.0]),
         ("__global__ void k(int* x) { int val\\\nue = 4\\\n2; x[0] = va\\\nlue; x[1] \\\n+\\\n= 5; }", &[42.0, 6.0]),
         ("#def\\\nine N 3\n#define F\\\n(a) (a + 1)\n__global__ void k(int* x) { x[0] = F(N); }", &[4.0]),
-        ("#if 0 /* a\n b */ || 1\n#define R 5\n#else\n#define R 6\n#endif\n__global__ void k(int* x) { x[0] = R; }", &[5.0]),
+        (
+            "#if 0 /* a\n b */ || 1\n#define R 5\n#else\n#define R 6\n#endif\n__global__ void k(int* x) { x[0] = R; }",
+            &[5.0],
+        ),
         (
             "#define INC v += 1; /* note \\\n more */ v += 10;\n__global__ void k(int* x) { int v = 0; INC INC x[0] = v; }",
             &[22.0],
@@ -169,7 +172,8 @@ fn lines_are_joined_first() {
         ("#define N(a) a /*\n*/ + 1 // one \\\n + 2\n__global__ void k(int* x) { x[0] = N(4); }", &[5.0]),
     ]);
     // Raw strings are taken as written.
-    let text = "__global__ void k(int* x) { printf(R\"(a\\\nb)\" \"c\\\nd\\n\"); x[0] = 2; int y\\\nz = 3; x[1] = yz; }";
+    let text =
+        "__global__ void k(int* x) { printf(R\"(a\\\nb)\" \"c\\\nd\\n\"); x[0] = 2; int y\\\nz = 3; x[1] = yz; }";
     let error = CudaModule::parse("k.cu", text).map(|module| super::run_kernel(&module, "k", 1));
     let printed = format!("{error:?}");
     assert!(!printed.contains("not declared"), "{printed}");
@@ -201,8 +205,14 @@ fn keywords_can_be_macros() {
         ("#define if while\n__global__ void k(int* x) { int n = 0; if (n < 5) n++; x[0] = n; }", &[5.0]),
         ("#define if while\n#undef if\n__global__ void k(int* x) { int n = 0; if (n < 5) n++; x[0] = n; }", &[1.0]),
         ("#define F(class, int) (class * 10 + int)\n__global__ void k(int* x) { x[0] = F(3, 4); }", &[34.0]),
-        ("#define inline\n#ifdef inline\ninline __device__ int f() { return 3; }\n#endif\n__global__ void k(int* x) { x[0] = f(); }", &[3.0]),
-        ("#define CAT(a, b) a##b\n__global__ void k(int* x) { CAT(un, signed) a = 0; CAT(do, uble) b = 0.5; x[0] = a - 1 > 0; x[1] = b * 4; }", &[1.0, 2.0]),
+        (
+            "#define inline\n#ifdef inline\ninline __device__ int f() { return 3; }\n#endif\n__global__ void k(int* x) { x[0] = f(); }",
+            &[3.0],
+        ),
+        (
+            "#define CAT(a, b) a##b\n__global__ void k(int* x) { CAT(un, signed) a = 0; CAT(do, uble) b = 0.5; x[0] = a - 1 > 0; x[1] = b * 4; }",
+            &[1.0, 2.0],
+        ),
         ("#define long\n__global__ void k(int* x) { x[0] = sizeof(long int); }", &[4.0]),
     ]);
     let options = PreprocessorOptions { defines: vec!["float=double".into()], ..Default::default() };
@@ -213,7 +223,8 @@ fn keywords_can_be_macros() {
 /// Operands of `##` are tokens of the preprocessor, such as `0x` and `1F`.
 #[test]
 fn parts_of_numbers_are_joined() {
-    let define = "#define HEX(a) 0x##a\n#define CAT(a, b) a##b\n#define CAT3(a, b, c) a##b##c\n#define VIA(a) CAT(0x, a)\n";
+    let define =
+        "#define HEX(a) 0x##a\n#define CAT(a, b) a##b\n#define CAT3(a, b, c) a##b##c\n#define VIA(a) CAT(0x, a)\n";
     let cases = [
         ("HEX(80)", 128.0),
         ("HEX(1F)", 31.0),
@@ -236,7 +247,10 @@ fn parts_of_numbers_are_joined() {
 fn expansions_are_scanned_again() {
     check(&[
         // A name that was not expanded in its own expansion never is.
-        ("#define ID(a) a\n__global__ void k(int* x) { int SELF = 5;\n#define SELF SELF + 1\nx[0] = ID(SELF); x[1] = ID(ID(SELF)); }", &[6.0, 6.0]),
+        (
+            "#define ID(a) a\n__global__ void k(int* x) { int SELF = 5;\n#define SELF SELF + 1\nx[0] = ID(SELF); x[1] = ID(ID(SELF)); }",
+            &[6.0, 6.0],
+        ),
         ("#define f(a) a * f\n__global__ void k(int* x) { int f = 3; x[0] = f(2); }", &[6.0]),
         (
             "#define CAT(a, b) a##b\n#define IIF(c) CAT(IIF_, c)\n#define IIF_0(t, f) f\n#define IIF_1(t, f) t\n\

@@ -59,14 +59,13 @@ fn truncated_files() {
 #[test]
 fn kernels_are_not_swallowed() {
     let kernel = "__global__ void k(int* x) { x[0] = 1; }\n";
-    for text in ["void host() { if (1) { }\n", "int n = 3\n", "struct S { int a;\n", "auto f = [](int a) { return a; }\n"] {
+    for text in
+        ["void host() { if (1) { }\n", "int n = 3\n", "struct S { int a;\n", "auto f = [](int a) { return a; }\n"]
+    {
         check_errors(&[
             (&format!("{text}{kernel}int last;\n"), "a kernel inside"),
             (&format!("{kernel}{text}{}", kernel.replace("k(", "l(")), "a kernel inside"),
         ]);
     }
-    check(&[(
-        &format!("struct S {{ friend __global__ void k(int* x); int a; }};\n{kernel}"),
-        &[1.0],
-    )]);
+    check(&[(&format!("struct S {{ friend __global__ void k(int* x); int a; }};\n{kernel}"), &[1.0])]);
 }

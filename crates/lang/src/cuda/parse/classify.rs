@@ -74,9 +74,11 @@ impl Parser<'_> {
         let is_cut = self.tokens[end].kind == TokenKind::End
             && (depth > 0 || !matches!(last, Some(TokenKind::Reserved(";" | "}"))));
         let construct = self.construct_name(start, end);
-        let is_reported = self.file.unsupported_functions.last().is_some_and(|last| {
-            last.is_kernel && last.span == self.tokens[start].span
-        });
+        let is_reported = self
+            .file
+            .unsupported_functions
+            .last()
+            .is_some_and(|last| last.is_kernel && last.span == self.tokens[start].span);
         let (span, what, label) = match inner {
             Some(at) => {
                 let what = format!("a kernel inside {construct}: a '}}' or ';' is missing before it");

@@ -187,12 +187,7 @@ impl Preprocessor<'_> {
     }
 
     /// Replaces `__VA_OPT__(…)` by its content, or by nothing if there are no variable arguments.
-    fn with_optional_parts(
-        &mut self,
-        found: &Macro,
-        args: &mut Arguments,
-        at: &Token,
-    ) -> Result<Vec<Token>, Token> {
+    fn with_optional_parts(&mut self, found: &Macro, args: &mut Arguments, at: &Token) -> Result<Vec<Token>, Token> {
         let body = &found.body;
         let optional = self.names.find("__VA_OPT__").map(TokenKind::Name).filter(|_| found.is_variadic);
         let is_optional = |token: &Token| Some(token.kind) == optional;
@@ -200,9 +195,8 @@ impl Preprocessor<'_> {
             return Ok(body.clone());
         }
         let any = !self.expanded_argument(args, args.raw.len() - 1).is_empty();
-        let operator = |token: Option<&Token>| {
-            token.is_some_and(|token| matches!(token.kind, TokenKind::Reserved("#" | "##")))
-        };
+        let operator =
+            |token: Option<&Token>| token.is_some_and(|token| matches!(token.kind, TokenKind::Reserved("#" | "##")));
         let (mut out, mut n) = (vec![], 0);
         while n < body.len() {
             if !is_optional(&body[n]) {
