@@ -220,3 +220,51 @@ fn every_kernel_of_a_program_is_reported() {
     let output = bornite(&["kernel", "check", main, "-D", "1=2"]);
     assert!(!output.status.success() && out(&output).contains("write NAME or NAME=VALUE"), "{}", out(&output));
 }
+
+/// The output of --json is JSON: printed lines are part of it, or go to stderr.
+#[test]
+fn json_is_the_only_output() {
+    let folder = folder("json");
+    let file = folder.join("prints.cu");
+    let text = "__global__ void k(int* out) { printf(\"line %d\\n\", 7); out[0] = 3; }\n\
+        __global__ void waits(int* out) { printf(\"line %d\\n\", 7); __syncthreads(); out[threadIdx.x] = 3; }\n";
+    std::fs::write(&file, text).unwrap();
+    for (kernel, device) in [("k", "cpu"), ("waits", "cpu"), ("k", "interpreter")] {
+        let run = ["kernel", "run", file.to_str().unwrap(), "--kernel", kernel, "--grid", "1", "--block", "1"];
+        let rest = ["--arg", "out=zeros:4", "--device", device];
+        let output = bornite(&[&run[..], &rest[..], &["--json"]].concat());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let found: Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}"));
+        assert_eq!(found["outputs"][0]["first"][0], 3, "{found}");
+        let printed = found["printed"].to_string() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(printed.matches("line 7").count(), 1, "{device}: {printed}");
+        let output = bornite(&[&run[..], &rest[..]].concat());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("line 7\n"), "{device}: {}", out(&output));
+    }
+}
+
+/// A file that mentions `__global__` is never without a result.
+#[test]
+fn files_without_results_are_reported() {
+    let folder = folder("unfinished");
+    let kernel = "__global__ void k(int* x) { x[0] = 1; }\n";
+    let cases = [
+        (format!("#if 0\n{kernel}#endif\n"), None),
+        ("__global__ void k(int* x);\n".to_owned(), None),
+        (format!("struct S {{ int a;\n{kernel}"), Some(false)),
+        (format!("int n = 3\n{kernel}int m;\n"), Some(false)),
+        (format!("{kernel}template <"), Some(false)),
+        (
+            format!("struct S {{ int a; __device__ S& operator=(int o) {{ a = o; return *this; }} }};\n{kernel}"),
+            Some(true),
+        ),
+    ];
+    for (n, (text, ok)) in cases.iter().enumerate() {
+        let file = folder.join(format!("case{n}.cu"));
+        std::fs::write(&file, text).unwrap();
+        let output = bornite(&["kernel", "check", file.to_str().unwrap(), "--json"]);
+        let lines: Vec<Value> = out(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(!lines.is_empty() && lines.iter().all(|line| line["ok"].as_bool() == *ok), "{text}: {lines:?}");
+        assert_eq!(output.status.success(), *ok != Some(false), "{text}");
+    }
+}

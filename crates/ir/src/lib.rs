@@ -82,7 +82,9 @@ pub use kernel::{
 };
 pub use op::{NativeFunction, Op, OpKind, OpRow, TypeRule, Ulp};
 pub use parse::ParseError;
-pub use print::{PrintPiece, format_print_line, print_format_from_printf, print_format_pieces};
+pub use print::{
+    PrintPiece, format_print_line, print_format_from_printf, print_format_pieces, print_to_stderr, write_print_line,
+};
 pub use range::IntRange;
 pub use scalar::{Scalar, Value};
 pub use text::TEXT_FORMAT_VERSION;

@@ -1,5 +1,8 @@
 //! Formatting of debug prints, identical on every backend.
 
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::{Scalar, Value};
 
 /// Piece of a format string.
@@ -222,6 +225,21 @@ pub fn check_print_format(format: &str, types: &[Scalar]) -> Option<String> {
         let wrong = spec.filter(|spec| Conversion::of(spec).is_none_or(|of| of.is_float() != scalar.is_float()));
         wrong.map(|spec| format!("'%{spec}' does not match a value of type {}", scalar.name()))
     })
+}
+
+static PRINTS_TO_STDERR: AtomicBool = AtomicBool::new(false);
+
+/// Prints of kernels go to stderr from now on, so that stdout holds the program's output only.
+pub fn print_to_stderr() {
+    PRINTS_TO_STDERR.store(true, Ordering::Relaxed);
+}
+
+/// Writes a line that a kernel prints. Errors, such as a closed stdout, are ignored.
+pub fn write_print_line(line: &str) {
+    let _ = match PRINTS_TO_STDERR.load(Ordering::Relaxed) {
+        true => writeln!(std::io::stderr(), "{line}"),
+        false => writeln!(std::io::stdout(), "{line}"),
+    };
 }
 
 /// Formats a line: each placeholder is replaced by the next value. By default, floats are printed

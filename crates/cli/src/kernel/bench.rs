@@ -36,7 +36,7 @@ pub struct KernelBenchOptions {
     quick: bool,
     /// Write JSON to stdout
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// A kernel to time.

@@ -27,6 +27,9 @@ pub enum CheckVerdict {
     Errors(Errors),
     /// A template that the file does not instantiate, with an example of an instance.
     NotInstantiated(String),
+    /// A file that mentions `__global__`, but defines no kernel: in a group that a condition
+    /// excludes, or only declared.
+    NoKernels,
     /// Generic parameter types that were tried without success: the kernel was not checked.
     NoMatchingTypes(String),
 }
@@ -186,6 +189,7 @@ fn text_of(file: &Path, checked: &CheckedKernel, several: bool) -> String {
         CheckVerdict::NoErrors => format!("{file}: kernel '{name}': no errors found"),
         CheckVerdict::Errors(errors) if several => format!("{file}: kernel '{name}' has errors:\n{errors}"),
         CheckVerdict::Errors(errors) => errors.to_string(),
+        CheckVerdict::NoKernels => format!("{file}: no kernels: '__global__' is in no active definition"),
         CheckVerdict::NotInstantiated(example) => format!(
             "{file}: kernel '{name}' was not checked: no launch or explicit instance in this file specifies its \
              template arguments; to check one, add 'template __global__ void {example}(…);'"
@@ -209,10 +213,13 @@ fn json_line(file: &Path, checked: &CheckedKernel) -> serde_json::Value {
         CheckVerdict::NoErrors => true.into(),
         CheckVerdict::Errors(_) => false.into(),
         // Neither right nor wrong.
-        CheckVerdict::NotInstantiated(_) | CheckVerdict::NoMatchingTypes(_) => serde_json::Value::Null,
+        CheckVerdict::NotInstantiated(_) | CheckVerdict::NoMatchingTypes(_) | CheckVerdict::NoKernels => {
+            serde_json::Value::Null
+        }
     };
     match &checked.outcome {
         CheckVerdict::NoErrors => {}
+        CheckVerdict::NoKernels => line["reason"] = "no kernel is defined".into(),
         CheckVerdict::NotInstantiated(_) => line["reason"] = "not instantiated".into(),
         CheckVerdict::NoMatchingTypes(tried) => line["tried"] = tried.as_str().into(),
         CheckVerdict::Errors(errors) => {

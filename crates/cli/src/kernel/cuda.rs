@@ -354,11 +354,17 @@ pub fn check(
     options: &PreprocessorArgs,
     included: &mut Vec<PathBuf>,
 ) -> Result<Vec<CheckedKernel>, Failure> {
-    let module = CudaModule::read(&file.to_string_lossy(), &read(file)?, Some(file), &options.options());
+    let text = read(file)?;
+    let module = CudaModule::read(&file.to_string_lossy(), &text, Some(file), &options.options());
     included.extend(module.included_files().iter().filter_map(|path| path.canonicalize().ok()));
     let kernels = module.kernels();
     if let (Some(errors), true) = (module.errors(), kernels.is_empty()) {
         return Ok(vec![CheckedKernel::of_file(errors)]);
+    }
+    if let (true, Some(at)) = (kernels.is_empty(), text.find("__global__")) {
+        let line = 1 + text[..at].matches('\n').count();
+        let outcome = CheckVerdict::NoKernels;
+        return Ok(vec![CheckedKernel { kernel: None, instance: None, defined_in: None, line, outcome }]);
     }
     let check = |kernel: CudaKernelInfo| {
         let mut request =

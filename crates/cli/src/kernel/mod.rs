@@ -87,6 +87,13 @@ pub enum KernelCommand {
 }
 
 pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
+    // The only output of --json is JSON.
+    if let KernelCommand::Run { json: true, .. }
+    | KernelCommand::Bench(bench::KernelBenchOptions { json: true, .. })
+    | KernelCommand::Tune(tune::TuneOptions { json: true, .. }) = command
+    {
+        bornite::ir::print_to_stderr();
+    }
     match command {
         KernelCommand::List { json } => list(*json),
         KernelCommand::Emit { source, target: target @ emit::EmitTarget::CudaWarp, out, .. }

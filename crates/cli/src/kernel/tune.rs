@@ -56,7 +56,7 @@ pub struct TuneOptions {
     again: bool,
     /// Write JSON to stdout
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// Reductions in another order differ in their last digits.

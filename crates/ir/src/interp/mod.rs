@@ -75,7 +75,7 @@ pub fn run(kernel: &Kernel, args: &mut [Arg<'_>]) -> Result<(), Fault> {
 
 /// Runs a kernel on `args` with the given options. Debug prints go to stdout.
 pub fn run_with(kernel: &Kernel, args: &mut [Arg<'_>], options: InterpreterOptions) -> Result<(), Fault> {
-    run_printing(kernel, args, options, &mut |line| println!("{line}"))
+    run_printing(kernel, args, options, &mut crate::print::write_print_line)
 }
 
 /// Runs a kernel on `args` with the given options; passes each line of debug output to `print`.

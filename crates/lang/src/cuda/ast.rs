@@ -328,6 +328,8 @@ pub struct Method {
     pub of: Symbol,
     pub kind: MethodKind,
     pub is_const: bool,
+    /// True for an explicit constructor, which does not convert implicitly.
+    pub is_explicit: bool,
     /// Members that a constructor initializes: `x(1), y{2}`.
     pub initializers: Vec<(Symbol, SourceSpan, Vec<Expr>)>,
 }
@@ -355,6 +357,8 @@ pub struct StructItem {
     pub statics: Vec<Declarator>,
     /// True if it has a constructor, for the host or for the device: then it is not an aggregate.
     pub has_constructor: bool,
+    /// Members that only member functions can name.
+    pub private_members: Vec<Symbol>,
     /// A member function that copying or destroying an object would call.
     pub copy_control: Option<Diagnostic>,
 }

@@ -219,3 +219,72 @@ fn objects_in_objects() {
         &[47.0, 7.0, 11.0, 3.0, 2.0, 9.0, 9.0],
     )]);
 }
+
+/// Programs that C++ rejects.
+#[test]
+fn const_private_and_explicit() {
+    check_errors(&[
+        (
+            "struct S { int n; __device__ int f() const { n = 2; return n; } };\n__global__ void k(int* x) { S s{1}; x[0] = s.f(); }",
+            "const",
+        ),
+        (
+            "struct S { int n; __device__ int f() const { this->n++; return n; } };\n__global__ void k(int* x) { S s{1}; x[0] = s.f(); }",
+            "const",
+        ),
+        (
+            "struct S { int a[2]; __device__ int f() const { a[1] = 2; return a[1]; } };\n__global__ void k(int* x) { S s; x[0] = s.f(); }",
+            "const",
+        ),
+        (
+            "class S { int n; public: int m; };\n__global__ void k(int* x) { S s; s.m = 1; x[0] = s.n; }",
+            "'n' is a private member of 'S'",
+        ),
+        (
+            "struct S { __device__ int g() { return 1; } private: __device__ int f() { return 2; } };\n__global__ void k(int* x) { S s; x[0] = s.f(); }",
+            "'f' is a private member of 'S'",
+        ),
+        (
+            "struct S { private: int n = 3; };\n__device__ int f(const S* s) { return s->n; }\n__global__ void k(int* x) { S s; x[0] = f(&s); }",
+            "'n' is a private member of 'S'",
+        ),
+        (
+            "struct S { int n; explicit __device__ S(int v) : n(v) {} };\n__global__ void k(int* x) { S s = 5; x[0] = s.n; }",
+            "its constructor is explicit",
+        ),
+        (
+            "struct S { int n; __device__ explicit S(int v) : n(v) {} };\n__device__ int f(S s) { return s.n; }\n__global__ void k(int* x) { x[0] = f(5); }",
+            "explicit",
+        ),
+        (
+            "template <unsigned char N> __device__ int g() { return N; }\n__global__ void k(int* x) { x[0] = g<300>(); }",
+            "template argument 300 is out of the range of parameter 'N'",
+        ),
+        (
+            "template <unsigned N> struct S { int n = N; };\n__global__ void k(int* x) { S<-1> s; x[0] = s.n; }",
+            "template argument -1 is out of the range",
+        ),
+        (
+            "template <bool B> __device__ int g() { return B; }\n__global__ void k(int* x) { x[0] = g<2>(); }",
+            "template argument 2 is out of the range",
+        ),
+    ]);
+    check(&[
+        (
+            "class S { int n; __device__ int twice() const { return 2 * n; } public: explicit __device__ S(int v) : n(v) {}\n\
+             __device__ int get(const S& o) const { return twice() + o.n + this->n; } };\n\
+             struct T { S s; __device__ T(int v) : s(v + 1) {} };\n\
+             __global__ void k(int* x) { S a(3), b{4}; x[0] = a.get(b); x[1] = S(1).get(a); x[2] = ((S)7).get(b); x[3] = T(1).s.get(b); x[4] = static_cast<S>(2).get(b); }",
+            &[13.0, 6.0, 25.0, 10.0, 10.0],
+        ),
+        (
+            "class S { int n; public: __device__ S(int v) : n(v) {} friend __device__ int operator+(S a, S b) { return a.n + b.n; } };\n\
+             __global__ void k(int* x) { S a = 3; x[0] = a + S(4); }",
+            &[7.0],
+        ),
+        (
+            "template <signed char N, bool B> __device__ int g() { return B ? N : 0; }\n__global__ void k(int* x) { x[0] = g<-128, 1>(); x[1] = g<5, true>(); }",
+            &[-128.0, 5.0],
+        ),
+    ]);
+}

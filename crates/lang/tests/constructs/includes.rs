@@ -119,3 +119,14 @@ fn endless_includes_end() {
     assert!(error.contains("the included files are too large"), "{error}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A file may include itself as long as its conditions end the recursion.
+#[test]
+fn files_include_themselves() {
+    let depth = "#ifndef D1\n#define D1 1\n#include \"depth.inc\"\n#elif !defined(D2)\n#define D2 10\n#include \"depth.inc\"\n\
+        #elif !defined(D3)\n#define D3 100\n#endif\n";
+    let main = "#include \"depth.inc\"\n__global__ void k(int* x) { x[0] = D1 + D2 + D3; }";
+    let folder = folder("recursive", &[("main.cu", main), ("depth.inc", depth)]);
+    assert_eq!(run_kernel(&load(&folder, &Default::default()).unwrap(), "k", 1).unwrap()[0], 111.0);
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -7,6 +7,7 @@ mod includes;
 mod instances;
 mod language;
 mod preprocessor;
+mod unfinished;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};

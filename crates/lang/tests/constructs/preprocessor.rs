@@ -43,7 +43,16 @@ fn macros() {
             "#define ONE(a) a\n__global__ void k(int* x) { x[0] = ONE(1, 2); }",
             "macro 'ONE' takes 1 argument, 2 are given",
         ),
-        ("#define HEX(a) 0x##a\n__global__ void k(int* x) { x[0] = HEX(1F); }", "'0x' is not an integer"),
+        ("#define CAT(a, b) a##b\n__global__ void k(int* x) { x[0] = CAT(0, x); }", "'0x' is not an integer"),
+        (
+            "#define F(a) a\n__global__ void k(int* x) { x[0] = F(1 +\n#ifdef A\n2\n#else\n3\n#endif\n); }",
+            "the call of macro 'F' does not end before the next directive",
+        ),
+        ("#define defined 1\n__global__ void k(int* x) {}", "'defined' cannot be the name of a macro"),
+        ("#define S(...) #__VA_OPT__(a)\n__global__ void k(int* x) { printf(S(1)); }", "'__VA_OPT__' beside '#'"),
+        ("__global__ void k(int* x) { _Pragma(\"pack(1)\") x[0] = 1; }", "'_Pragma(\"pack(1)\")' is not supported"),
+        ("__global__ void k(int* x) { _Pragma(unroll) x[0] = 1; }", "'_Pragma' takes one string"),
+        ("#pragma push_macro(\"A\")\n__global__ void k(int* x) {}", "'#pragma push_macro' is not supported"),
         ("#define BAD(a) a##+\n__global__ void k(int* x) { x[0] = BAD(1); }", "'##' makes '1+'"),
     ]);
 }
@@ -76,6 +85,19 @@ fn conditions() {
         ("__cplusplus < 201103L", false),
         ("__has_include(<cmath>) && !__has_include(\"no_such_file.h\")", true),
         ("-1 < 0 && 7 / 2 == 3 && 7 % 4 == 3", true),
+        ("-1 > 0u", true),
+        ("0xFFFFFFFFFFFFFFFF > 0", true),
+        ("0xFFFFFFFF + 1 > 0 && -1 < 0xFFFFFFFF", true),
+        ("(0u-1)/2 > 5", true),
+        ("18446744073709551615u>>63 == 1", true),
+        ("-8 >> 1 == -4 && 16 << -1 == 8 && 1 << 64 == 0 && -1 >> 100 == -1", true),
+        ("'\\377' < 0 && 'a' == 97", true),
+        ("(1 ? -1 : 0u) > 0", true),
+        ("(-1 < 0u) == 0 && ((1u == 1) - 2) < 0", true),
+        ("0 && 1 / 0 || 1 || 1 % 0", true),
+        ("1 ? 2 : 1 / 0", true),
+        ("defined(float) || float || int", false),
+        ("1'000 == 1000", true),
     ];
     for (condition, holds) in cases {
         let text = format!(
@@ -93,6 +115,10 @@ fn conditions() {
         ("#error stop here\n__global__ void k(int* x) {}", "'#error stop here' reached"),
         ("#if 1\n__global__ void k(int* x) {}", "unterminated '#if'"),
         ("#if 1 +\n#endif\n__global__ void k(int* x) {}", "condition is not supported"),
+        ("#if 1 / 0\n#endif\n__global__ void k(int* x) {}", "division by zero"),
+        ("#if 1 + 5 % (2 - 2)\n#endif\n__global__ void k(int* x) {}", "division by zero"),
+        ("#if defined(\n#endif\n__global__ void k(int* x) {}", "'defined' without a name"),
+        ("#ifdef\n#endif\n__global__ void k(int* x) {}", "'#ifdef' without a name"),
         ("#bogus\n__global__ void k(int* x) {}", "the directive '#bogus' is not supported"),
     ]);
 }
@@ -123,4 +149,159 @@ fn invalid_text_is_local() {
         let error = super::run_kernel(&module, name, 1).unwrap_err();
         assert!(error.contains(expected), "{name}: {error}");
     }
+}
+
+/// A backslash at the end of a line joins it with the next before comments, names and directives
+/// are read.
+#[test]
+fn lines_are_joined_first() {
+    check(&[
+        ("__global__ void k(int* x) { x[0] = 1; // comment \\\n x[0] = 2;\n x[1] = 3; }", &[1.0, 3.0]),
+        ("__global__ void k(int* x) { x[0] = 1; // comment \\\r\n x[0] = 2;\r\n x[1] = 3; }", &[1.0, 3.0]),
+        ("__global__ void k(int* x) { int val\\\nue = 4\\\n2; x[0] = va\\\nlue; x[1] \\\n+\\\n= 5; }", &[42.0, 6.0]),
+        ("#def\\\nine N 3\n#define F\\\n(a) (a + 1)\n__global__ void k(int* x) { x[0] = F(N); }", &[4.0]),
+        (
+            "#if 0 /* a\n b */ || 1\n#define R 5\n#else\n#define R 6\n#endif\n__global__ void k(int* x) { x[0] = R; }",
+            &[5.0],
+        ),
+        (
+            "#define INC v += 1; /* note \\\n more */ v += 10;\n__global__ void k(int* x) { int v = 0; INC INC x[0] = v; }",
+            &[22.0],
+        ),
+        ("/* a\n b */ #define N 7\n__global__ void k(int* x) { x[0] = N; x[1] = __LINE__; }", &[7.0, 3.0]),
+        ("#define N(a) a /*\n*/ + 1 // one \\\n + 2\n__global__ void k(int* x) { x[0] = N(4); }", &[5.0]),
+    ]);
+    // Raw strings are taken as written.
+    let text =
+        "__global__ void k(int* x) { printf(R\"(a\\\nb)\" \"c\\\nd\\n\"); x[0] = 2; int y\\\nz = 3; x[1] = yz; }";
+    let error = CudaModule::parse("k.cu", text).map(|module| super::run_kernel(&module, "k", 1));
+    let printed = format!("{error:?}");
+    assert!(!printed.contains("not declared"), "{printed}");
+    // Locations are those of the source.
+    let text = "#define A \\\n 1\n__global__ void k(int* x) { x[0] = \\\n mis\\\nsing; }";
+    let module = CudaModule::parse("k.cu", text).unwrap();
+    let error = super::run_kernel(&module, "k", 1).unwrap_err();
+    assert!(error.contains("k.cu:4:2"), "{error}");
+}
+
+#[test]
+fn pragma_pack_takes_macros() {
+    check_errors(&[
+        (
+            "#define WORD 1\n#pragma pack(push, \\\n WORD)\nstruct S { char a; int b; };\n#pragma pack(pop)\n\
+             __global__ void k(int* x) { S s{1, 2}; x[0] = s.b + sizeof(S); }",
+            "pack",
+        ),
+        ("#pragma pack(3 + 1)\n__global__ void k(int* x) { x[0] = 1; }", "this '#pragma pack' is not supported"),
+    ]);
+}
+
+/// For the preprocessor, keywords are names.
+#[test]
+fn keywords_can_be_macros() {
+    check(&[
+        ("#define float double\n__global__ void k(int* x) { x[0] = sizeof(float); }", &[8.0]),
+        ("#define true 7\n__global__ void k(int* x) { x[0] = true; }", &[7.0]),
+        ("#define if while\n__global__ void k(int* x) { int n = 0; if (n < 5) n++; x[0] = n; }", &[5.0]),
+        ("#define if while\n#undef if\n__global__ void k(int* x) { int n = 0; if (n < 5) n++; x[0] = n; }", &[1.0]),
+        ("#define F(class, int) (class * 10 + int)\n__global__ void k(int* x) { x[0] = F(3, 4); }", &[34.0]),
+        (
+            "#define inline\n#ifdef inline\ninline __device__ int f() { return 3; }\n#endif\n__global__ void k(int* x) { x[0] = f(); }",
+            &[3.0],
+        ),
+        (
+            "#define CAT(a, b) a##b\n__global__ void k(int* x) { CAT(un, signed) a = 0; CAT(do, uble) b = 0.5; x[0] = a - 1 > 0; x[1] = b * 4; }",
+            &[1.0, 2.0],
+        ),
+        ("#define long\n__global__ void k(int* x) { x[0] = sizeof(long int); }", &[4.0]),
+    ]);
+    let options = PreprocessorOptions { defines: vec!["float=double".into()], ..Default::default() };
+    let module = CudaModule::read("k.cu", "__global__ void k(int* x) { x[0] = sizeof(float); }", None, &options);
+    assert_eq!(super::run_kernel(&module, "k", 1).unwrap()[0], 8.0);
+}
+
+/// Operands of `##` are tokens of the preprocessor, such as `0x` and `1F`.
+#[test]
+fn parts_of_numbers_are_joined() {
+    let define =
+        "#define HEX(a) 0x##a\n#define CAT(a, b) a##b\n#define CAT3(a, b, c) a##b##c\n#define VIA(a) CAT(0x, a)\n";
+    let cases = [
+        ("HEX(80)", 128.0),
+        ("HEX(1F)", 31.0),
+        ("HEX(F)", 15.0),
+        ("CAT(1e, 5)", 100_000.0),
+        ("CAT(0b, 11)", 3.0),
+        ("CAT3(0, x, 1F)", 31.0),
+        ("VIA(2f)", 47.0),
+        ("CAT(1, 0.f)", 10.0),
+        ("CAT(1'0, 00)", 1000.0),
+        ("(int)sizeof(CAT(1, ull))", 8.0),
+    ];
+    for (text, expected) in cases {
+        check(&[(&format!("{define}__global__ void k(int* x) {{ x[0] = {text}; }}"), &[expected])]);
+    }
+    check(&[("#define CAT(a, b) a##b\n__global__ void k(int* x) { int v1_a = 3; x[0] = CAT(v, 1_a); }", &[3.0])]);
+}
+
+#[test]
+fn expansions_are_scanned_again() {
+    check(&[
+        // A name that was not expanded in its own expansion never is.
+        (
+            "#define ID(a) a\n__global__ void k(int* x) { int SELF = 5;\n#define SELF SELF + 1\nx[0] = ID(SELF); x[1] = ID(ID(SELF)); }",
+            &[6.0, 6.0],
+        ),
+        ("#define f(a) a * f\n__global__ void k(int* x) { int f = 3; x[0] = f(2); }", &[6.0]),
+        (
+            "#define CAT(a, b) a##b\n#define IIF(c) CAT(IIF_, c)\n#define IIF_0(t, f) f\n#define IIF_1(t, f) t\n\
+             __global__ void k(int* x) { x[0] = IIF(1)(10, 20); x[1] = IIF(0)(10, 20); }",
+            &[10.0, 20.0],
+        ),
+        (
+            "#define EMPTY()\n#define DEFER(a) a EMPTY()\n#define EVAL(...) __VA_ARGS__\n#define A() 12\n\
+             __global__ void k(int* x) { x[0] = EVAL(DEFER(A)()); }",
+            &[12.0],
+        ),
+        (
+            "#define CALL(f, ...) f(0 __VA_OPT__(,) __VA_ARGS__)\n__device__ int g(int a) { return 1; } __device__ int g(int a, int b) { return 10 + b; }\n\
+             #define NONE\n__global__ void k(int* x) { x[0] = CALL(g); x[1] = CALL(g, 3); x[2] = CALL(g, NONE); }",
+            &[1.0, 13.0, 1.0],
+        ),
+        (
+            "#define PRAGMA(a) _Pragma(#a)\n#define UNROLL _Pragma(\"unroll\")\n\
+             __global__ void k(int* x) { int s = 0; UNROLL for (int i = 0; i < 4; i++) s += i; PRAGMA(unroll 2) for (int i = 0; i < 4; i++) s += i; x[0] = s; }",
+            &[12.0],
+        ),
+        ("__global__ void k(int* x) { x[0] = 1'000 + 0x1'00; x[1] = 1'0.5; }", &[1256.0, 10.0]),
+    ]);
+}
+
+/// Macros that grow without end are errors, soon.
+#[test]
+fn endless_macros_end() {
+    let mut doubling = "#define A0 1 +\n".to_owned();
+    (1..60).for_each(|n| doubling += &format!("#define A{n} A{} A{}\n", n - 1, n - 1));
+    let kernel = "__global__ void k(int* x) { x[0] = A59 0; }";
+    check_errors(&[(&(doubling + kernel), "too large")]);
+    let mut nested = "#define F(a) a a\n__global__ void k(int* x) { x[0] = ".to_owned();
+    (0..60).for_each(|_| nested += "F(");
+    check_errors(&[(&(nested.clone() + "1" + &")".repeat(60) + "; }"), "too large")]);
+    // Calls without an end do not cost quadratic time.
+    let open = "#define F(a) a\n".to_owned() + &"F(".repeat(200_000) + "\n__global__ void k(int* x) {}";
+    assert!(CudaModule::parse("k.cu", &open).is_err());
+}
+
+#[test]
+fn suffixes_and_escapes() {
+    let expression = |text: &str| format!("__global__ void k(int* x) {{ x[0] = {text}; }}");
+    for text in ["5f", "5lul", "5lll", "5uu", "5lL", "0x5uu", "0xe+1", "5_km", "0b2", "09"] {
+        let found = CudaModule::parse("k.cu", &expression(text)).map(|module| super::run_kernel(&module, "k", 1));
+        assert!(found.is_err(), "{text}: {found:?}");
+    }
+    check_errors(&[
+        (&expression("5lll"), "'5lll' has an unknown suffix"),
+        (&expression("'\\e'"), "unknown escape sequence '\\e'"),
+        (&expression("'\\x100'"), "the escape sequence '\\x100' is not a character"),
+    ]);
+    check(&[(&expression("5ull + 5LLU + 5lu + 5L + 0x5u + 'a' + '\\n' + '\\x41' + '\\101'"), &[262.0])]);
 }

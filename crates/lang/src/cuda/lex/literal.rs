@@ -1,4 +1,4 @@
-//! Literals: numbers, characters, raw strings.
+//! Literals: numbers, characters.
 
 use bornite_ir::Scalar;
 
@@ -24,9 +24,11 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
     let binary = text[start..].starts_with("0b") || text[start..].starts_with("0B");
     while *at < bytes.len() {
         let (byte, before) = (bytes[*at], if *at > start { bytes[*at - 1] } else { b' ' });
-        let exponent = !hex && matches!(before, b'e' | b'E') || hex && matches!(before, b'p' | b'P');
-        let part = byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'\'' && *at > start;
-        if !(part || matches!(byte, b'+' | b'-') && exponent) {
+        // A sign after any of these letters, so that `0xe+1` is one invalid token, as in C++.
+        let exponent = matches!(before, b'e' | b'E' | b'p' | b'P');
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let separates = byte == b'\'' && *at > start && bytes.get(*at + 1).copied().is_some_and(is_letter);
+        if !(is_letter(byte) || byte == b'.' || separates || matches!(byte, b'+' | b'-') && exponent) {
             break;
         }
         *at += 1;
@@ -35,7 +37,7 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
     let symbol = names.intern(&text[start..*at]);
     let float = |bits: u64, scalar| Ok(TokenKind::Float { bits, scalar, text: symbol });
     let lower = whole.to_ascii_lowercase();
-    let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e') || lower.ends_with('f'));
+    let is_float = !hex && !binary && (lower.contains('.') || lower.contains('e'));
     if hex && lower.contains('p') {
         let (digits, scalar) = match lower.strip_suffix('f') {
             Some(digits) => (digits, Scalar::F32),
@@ -61,7 +63,9 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
             Err(_) => Err(format!("'{whole}' is not a number")),
         };
     }
-    let digits = lower.trim_end_matches(['u', 'l', 'z']);
+    let is_digit = |c: char| if hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
+    let prefix = if hex || binary { 2 } else { 0 };
+    let digits = &lower[..prefix + lower[prefix..].find(|c| !is_digit(c)).unwrap_or(lower.len() - prefix)];
     let suffix = &lower[digits.len()..];
     let (radix, digits) = match () {
         () if hex => (16, &digits[2..]),
@@ -69,13 +73,14 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
         () if digits.len() > 1 && digits.starts_with('0') => (8, &digits[1..]),
         () => (10, digits),
     };
+    let is_known = matches!(suffix, "" | "u" | "l" | "ul" | "lu" | "ll" | "ull" | "llu" | "z" | "uz" | "zu");
+    if !digits.is_empty() && (!is_known || whole.contains("lL") || whole.contains("Ll")) {
+        return Err(format!("'{whole}' has an unknown suffix"));
+    }
     let Ok(value) = u64::from_str_radix(digits, radix) else {
         return Err(format!("'{whole}' is not an integer of at most 64 bits"));
     };
     let (unsigned, long) = (suffix.contains('u'), suffix.contains(['l', 'z']));
-    if suffix.len() > 3 {
-        return Err(format!("'{whole}' has an unknown suffix"));
-    }
     // C++ takes the first of these types that holds the number; decimal literals without 'u' are
     // never unsigned.
     let fits = |scalar: Scalar| value as i128 <= scalar.int_range().1;
@@ -86,24 +91,15 @@ pub fn number_literal(text: &str, at: &mut usize, names: &mut Interner) -> Resul
     Ok(TokenKind::Int { value, scalar: scalar.unwrap_or(Scalar::U64), hex, text: symbol })
 }
 
-/// Skips a raw string from its opening quote: `"(…)"`, `"end(…)end"`. Returns its content; `None`
-/// if it is unterminated.
-pub fn skip_raw_string<'t>(text: &'t str, at: &mut usize) -> Option<&'t str> {
-    let rest = &text[*at + 1..];
-    let found = rest.find('(').filter(|n| *n <= 16).and_then(|open| {
-        let end = format!("){}\"", &rest[..open]);
-        rest[open..].find(&end).map(|n| (&rest[open + 1..open + n], open + n + end.len()))
-    });
-    *at = found.map_or(text.len(), |(_, length)| *at + 1 + length);
-    found.map(|(content, _)| content)
-}
-
-/// Parses a character literal after its opening quote: its value and its length in bytes.
-pub fn char_literal(text: &str) -> (u64, usize) {
+/// Parses a character literal after its opening quote: its value, or an error message, and its
+/// length in bytes.
+pub fn char_literal(text: &str) -> (Result<u64, String>, usize) {
     let bytes = text.as_bytes();
     let digits = |from: usize, max_digits: usize, radix: u32| {
         let length = bytes[from..].iter().take(max_digits).take_while(|byte| (**byte as char).is_digit(radix)).count();
-        (u64::from_str_radix(&text[from..from + length], radix).unwrap_or(0) & 0xff, from + length)
+        let value = u64::from_str_radix(&text[from..from + length], radix).ok().filter(|value| *value <= 0xff);
+        let what = || format!("the escape sequence '{}' is not a character", &text[..from + length]);
+        (value.ok_or_else(what), from + length)
     };
     match bytes {
         [b'\\', b'x', ..] => digits(2, 8, 16),
@@ -117,12 +113,13 @@ pub fn char_literal(text: &str) -> (u64, usize) {
                 b'b' => 8,
                 b'f' => 12,
                 b'v' => 11,
-                other => *other,
+                b'\\' | b'\'' | b'"' | b'?' => *byte,
+                _ => return (Err(format!("unknown escape sequence '{}'", &text[..2])), 2),
             };
-            (value as u64, 2)
+            (Ok(value as u64), 2)
         }
-        [b'\\', ..] => (0, 1),
-        [byte, ..] if byte.is_ascii() && !matches!(byte, b'\'' | b'\n') => (*byte as u64, 1),
-        _ => (0, 0),
+        [b'\\', ..] => (Ok(0), 1),
+        [byte, ..] if byte.is_ascii() && !matches!(byte, b'\'' | b'\n') => (Ok(*byte as u64), 1),
+        _ => (Ok(0), 0),
     }
 }

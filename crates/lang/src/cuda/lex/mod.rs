@@ -3,6 +3,7 @@
 
 mod attributes;
 mod literal;
+mod splice;
 
 use std::sync::LazyLock;
 
@@ -11,7 +12,8 @@ use foldhash::HashMap;
 
 use crate::SourceSpan;
 pub use attributes::strip_attributes;
-use literal::{char_literal, number_literal, skip_raw_string};
+use literal::{char_literal, number_literal};
+use splice::Spliced;
 
 /// An interned name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -66,9 +68,12 @@ pub enum TokenKind {
     },
     /// A string literal: the text between its quotes, with escape sequences as written.
     Str(Symbol),
-    /// An invalid token or use of a macro: the index of its error. Only an item that contains it
-    /// fails.
-    Invalid(u32),
+    /// An invalid token or use of a macro: the index of its error, its text as written. Only an
+    /// item that contains it fails.
+    Invalid {
+        error: u32,
+        text: Symbol,
+    },
     /// End of file.
     End,
 }
@@ -81,6 +86,8 @@ pub struct Token {
     pub starts_line: bool,
     /// True if whitespace precedes the token.
     pub space_before: bool,
+    /// True for a name that is not expanded, as it was part of its own macro's expansion.
+    pub no_expand: bool,
 }
 
 /// Keywords of C++ and CUDA.
@@ -193,9 +200,9 @@ const PUNCTUATORS: &[&str] = &[
 pub type LexError = (SourceSpan, String, Option<&'static str>);
 
 /// Records an error, and returns the token that stands for it.
-pub fn invalid(errors: &mut Vec<LexError>, error: LexError) -> TokenKind {
+pub fn invalid(errors: &mut Vec<LexError>, error: LexError, text: Symbol) -> TokenKind {
     errors.push(error);
-    TokenKind::Invalid(errors.len() as u32 - 1)
+    TokenKind::Invalid { error: errors.len() as u32 - 1, text }
 }
 
 /// Keywords and punctuators by first byte; punctuators longest first.
@@ -211,6 +218,21 @@ fn reserved_starting_with(byte: u8) -> &'static [&'static str] {
 
 /// Splits a text into tokens, the last of which is `End`.
 pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
+    let spliced = Spliced::new(text);
+    let first_error = errors.len();
+    let mut tokens = tokenize_spliced(&spliced, names, errors);
+    if spliced.has_splices() {
+        let spans = tokens.iter_mut().map(|token| &mut token.span);
+        for span in spans.chain(errors[first_error..].iter_mut().map(|(span, ..)| span)) {
+            let (start, end) = (spliced.start(span.start as usize), spliced.end(span.end as usize));
+            (span.start, span.end) = (start as u32, end.max(start) as u32);
+        }
+    }
+    tokens
+}
+
+fn tokenize_spliced(spliced: &Spliced, names: &mut Interner, errors: &mut Vec<LexError>) -> Vec<Token> {
+    let text: &str = &spliced.text;
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(text.len() / 4);
     // UTF-8 byte order mark.
@@ -219,15 +241,13 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
     while at < bytes.len() {
         let start = at;
         let span = |end: usize| SourceSpan { start: start as u32, end: end as u32 };
+        let mut fail = |names: &mut Interner, at: usize, error: SourceSpan, what: String, hint| {
+            invalid(errors, (error, what, hint), names.intern(&text[start..at]))
+        };
+        let token = |kind, end: usize| Token { kind, span: span(end), starts_line, space_before, no_expand: false };
         match bytes[at] {
             b'\n' => {
                 (at, starts_line, space_before) = (at + 1, true, true);
-                continue;
-            }
-            // Line continuation.
-            b'\\' if text[at + 1..].starts_with('\n') || text[at + 1..].starts_with("\r\n") => {
-                at += text[at..].find('\n').map_or(1, |n| n + 1);
-                space_before = true;
                 continue;
             }
             byte if byte.is_ascii_whitespace() => {
@@ -236,17 +256,16 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
             }
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
                 at += text[at..].find('\n').unwrap_or(text.len() - at);
+                space_before = true;
                 continue;
             }
             b'/' if bytes.get(at + 1) == Some(&b'*') => {
                 match text[at + 2..].find("*/") {
-                    Some(n) => {
-                        starts_line |= text[at + 2..at + 2 + n].contains('\n');
-                        at += n + 4;
-                    }
+                    // A comment is a space: the line of a directive continues after it.
+                    Some(n) => at += n + 4,
                     None => {
-                        let kind = invalid(errors, (span(at + 2), "unterminated comment".into(), Some("write '*/'")));
-                        out.push(Token { kind, span: span(at + 2), starts_line, space_before });
+                        let kind = fail(names, at, span(at + 2), "unterminated comment".into(), Some("write '*/'"));
+                        out.push(token(kind, at + 2));
                         at = bytes.len();
                     }
                 }
@@ -262,14 +281,14 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 }
                 let name = &text[start..at];
                 if matches!(name, "R" | "LR" | "uR" | "UR" | "u8R") && bytes.get(at) == Some(&b'"') {
-                    let kind = match skip_raw_string(text, &mut at) {
+                    let kind = match spliced.skip_raw_string(&mut at) {
                         Some(content) => TokenKind::Str(names.intern(&content.replace('\\', "\\\\"))),
                         None => {
                             let what = "unterminated raw string literal".into();
-                            invalid(errors, (span(at), what, Some("write ')\"'")))
+                            fail(names, at, span(at), what, Some("write ')\"'"))
                         }
                     };
-                    out.push(Token { kind, span: span(at), starts_line, space_before });
+                    out.push(token(kind, at));
                     (starts_line, space_before) = (false, false);
                     continue;
                 }
@@ -282,7 +301,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
             byte if byte.is_ascii_digit() || byte == b'.' && bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => {
                 match number_literal(text, &mut at, names) {
                     Ok(kind) => kind,
-                    Err(what) => invalid(errors, (span(at), what, None)),
+                    Err(what) => fail(names, at, span(at), what, None),
                 }
             }
             b'"' => {
@@ -298,7 +317,7 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                     while !text.is_char_boundary(at) {
                         at += 1;
                     }
-                    invalid(errors, (span(start + 1), "unterminated string literal".into(), Some("write '\"'")))
+                    fail(names, at, span(start + 1), "unterminated string literal".into(), Some("write '\"'"))
                 }
             }
             b'\'' => {
@@ -306,10 +325,16 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 at += 1 + length;
                 if bytes.get(at) == Some(&b'\'') && length > 0 {
                     at += 1;
-                    TokenKind::Int { value, scalar: Scalar::I8, hex: false, text: names.intern(&text[start..at]) }
+                    match value {
+                        Ok(value) => {
+                            let text = names.intern(&text[start..at]);
+                            TokenKind::Int { value, scalar: Scalar::I8, hex: false, text }
+                        }
+                        Err(what) => fail(names, at, span(at), what, None),
+                    }
                 } else {
                     let what = "unterminated character literal".into();
-                    invalid(errors, (span(start + 1), what, Some("write \"'\"")))
+                    fail(names, at, span(start + 1), what, Some("write \"'\""))
                 }
             }
             byte => match reserved_starting_with(byte).iter().find(|punctuator| text[at..].starts_with(**punctuator)) {
@@ -320,14 +345,14 @@ pub fn tokenize(text: &str, names: &mut Interner, errors: &mut Vec<LexError>) ->
                 None => {
                     let c = text[at..].chars().next().unwrap_or(' ');
                     at += c.len_utf8();
-                    invalid(errors, (span(at), format!("unknown character {c:?}"), None))
+                    fail(names, at, span(at), format!("unknown character {c:?}"), None)
                 }
             },
         };
-        out.push(Token { kind, span: span(at), starts_line, space_before });
+        out.push(token(kind, at));
         (starts_line, space_before) = (false, false);
     }
     let end = SourceSpan { start: text.len() as u32, end: text.len() as u32 };
-    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true });
+    out.push(Token { kind: TokenKind::End, span: end, starts_line: true, space_before: true, no_expand: false });
     out
 }

@@ -198,6 +198,15 @@ impl<'m> Lowering<'m> {
         self.initializer_as(expr, ty, false)
     }
 
+    /// Lowers an initializer in parentheses, which may call an explicit constructor.
+    pub(super) fn direct_initializer(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        if matches!(expr.kind, ExprKind::Braces(_)) {
+            return self.initializer(expr, ty);
+        }
+        let tree = self.rvalue(expr)?;
+        self.convert_or_construct(tree, ty, expr.span)
+    }
+
     /// Lowers an element of a braced list, where C++ forbids narrowing.
     pub(super) fn list_element(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
         self.initializer_as(expr, ty, true)

@@ -21,6 +21,24 @@ impl<'m> Lowering<'m> {
 
     /// Implicit conversion.
     pub(super) fn convert(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
+        let is_class = |ty: Type| matches!(ty, Type::Struct(_));
+        if tree.ty != to
+            && is_class(to)
+            && let Some((item, _)) = self.struct_of(to)
+        {
+            let functions = &self.module.file.functions;
+            let is_explicit = |n: usize| functions[n].method.as_ref().is_some_and(|method| method.is_explicit);
+            if self.methods(item.name, item.name, 1).into_iter().any(is_explicit) {
+                let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
+                let what = format!("cannot convert '{found}' to '{expected}': its constructor is explicit");
+                return self.fail(span, what, format!("expected '{expected}'"), format!("write '{expected}(…)'"));
+            }
+        }
+        self.convert_or_construct(tree, to, span)
+    }
+
+    /// Conversion that may call an explicit constructor.
+    pub(super) fn convert_or_construct(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         if tree.ty == to {
             return Ok(tree);
         }
@@ -199,7 +217,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn explicit(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
         match (tree.scalar(), to.as_scalar()) {
             (Some(_), Some(to)) => Ok(tree.cast(to)),
-            _ => self.convert(tree, to, span),
+            _ => self.convert_or_construct(tree, to, span),
         }
     }
 

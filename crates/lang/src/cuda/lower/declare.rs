@@ -233,7 +233,7 @@ impl<'m> Lowering<'m> {
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {
-                ([one], _) => self.initializer(one, ty)?,
+                ([one], _) => self.direct_initializer(one, ty)?,
                 _ => self.construct_value(args, ty, init.span)?,
             },
             _ if self.cas_initial_read == Some(init.span) => self.atomic_initial_read(init, ty)?,

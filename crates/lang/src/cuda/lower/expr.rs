@@ -92,7 +92,7 @@ impl<'m> Lowering<'m> {
             ExprKind::Arrow(pointer, member) => {
                 let pointer = self.operand(pointer)?;
                 let lvalue = self.pointee(pointer, expr.span)?;
-                self.member_of(lvalue, *member, expr.span)
+                self.named_member(lvalue, *member, expr.span)
             }
             ExprKind::Cast(ty, inner) => self.cast(ty, inner, expr.span),
             ExprKind::Construct(ty, args) => self.construct_expr(ty, args, expr.span),

@@ -46,6 +46,11 @@ impl<'m> Lowering<'m> {
         let base = std::mem::replace(&mut self.base, self.scope.len());
         let assigned = std::mem::replace(&mut self.assigned, assigned);
         let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
+        let mut this = this;
+        // A const member function cannot modify its object.
+        if let (Some(ThisObject { object: Some(object), .. }), Some(method)) = (&mut this, &function.method) {
+            object.constant |= method.is_const;
+        }
         let outer_this = std::mem::replace(&mut self.this, this);
         self.bind_members(span)?;
         self.bind_templates(&function.templates, bound);

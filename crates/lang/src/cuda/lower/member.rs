@@ -70,8 +70,8 @@ impl<'m> Lowering<'m> {
             }));
         }
         match self.operand(whole)? {
-            CudaOperand::Lvalue(lvalue) => self.member_of(lvalue, member, span),
-            CudaOperand::Tree(tree) => self.member_of(
+            CudaOperand::Lvalue(lvalue) => self.named_member(lvalue, member, span),
+            CudaOperand::Tree(tree) => self.named_member(
                 Lvalue { ty: tree.ty, root: LvalueRoot::Value(tree), path: vec![], constant: false },
                 member,
                 span,
@@ -81,6 +81,30 @@ impl<'m> Lowering<'m> {
             }
             _ => self.fail(span, "this expression has no members", "", ""),
         }
+    }
+
+    /// Selects a member that the source names, which must be accessible.
+    pub(super) fn named_member(
+        &mut self,
+        lvalue: Lvalue,
+        member: Symbol,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        self.check_access(lvalue.ty, member, span)?;
+        self.member_of(lvalue, member, span)
+    }
+
+    /// Reports a use of a private member outside the member functions of its struct.
+    pub(super) fn check_access(&mut self, ty: Type, member: Symbol, span: SourceSpan) -> LowerResult {
+        let Some((item, _)) = self.struct_of(ty).filter(|(item, _)| item.private_members.contains(&member)) else {
+            return Ok(());
+        };
+        let inside = self.this.as_ref().and_then(|this| self.struct_of(this.ty)).map(|(inside, _)| inside.name);
+        if inside == Some(item.name) {
+            return Ok(());
+        }
+        let what = format!("'{}' is a private member of '{}'", self.text(member), self.text(item.name));
+        self.fail(span, what, "private", "")
     }
 
     /// Selects a field or component of an lvalue.

@@ -68,6 +68,7 @@ impl<'m> Lowering<'m> {
             }
             _ => return self.unsupported(span, "a member function of this expression", ""),
         };
+        self.check_access(object.ty, name, span)?;
         self.call_method(object, name, templates, args, span)
     }
 
@@ -318,7 +319,7 @@ impl<'m> Lowering<'m> {
             let value = match (explicit, &field.init) {
                 (Some((_, span, args)), _) => match &args[..] {
                     [] => self.zero(field_type),
-                    [one] => self.initializer(one, field_type)?,
+                    [one] => self.direct_initializer(one, field_type)?,
                     all => self.construct_value(all, field_type, *span)?,
                 },
                 (None, Some(init)) => self.initializer(init, field_type)?,

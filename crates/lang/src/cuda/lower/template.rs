@@ -1,6 +1,6 @@
 //! Template arguments of functions, kernels and structs: explicit, deduced or default.
 
-use bornite_ir::{Scalar, Type, Value};
+use bornite_ir::{IntRange, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
 use super::{BoundArg, LowerResult, Lowering};
@@ -42,6 +42,18 @@ impl<'m> Lowering<'m> {
             CType::Value(ty) => ty.as_scalar().filter(|scalar| !scalar.is_float()),
             _ => None,
         };
+        // 64-bit values have lost their sign.
+        let range = match scalar {
+            Some(Scalar::Bool) => IntRange::up_to(1),
+            Some(scalar) if scalar.bytes() < 8 => IntRange::of_type(scalar),
+            _ => IntRange::of_type(Scalar::I64),
+        };
+        let exact = value.as_i64() as i128;
+        if exact < range.low || exact > range.high {
+            let name = self.text(param.name);
+            let what = format!("template argument {exact} is out of the range of parameter '{name}'");
+            return self.fail(ty.span, what, format!("holds {} to {}", range.low, range.high), "");
+        }
         Ok(BoundArg::Value(match scalar {
             Some(Scalar::Bool) => Value::int(Scalar::Bool, (value.as_i64() != 0) as i64),
             Some(scalar) => Value::int(scalar, value.as_i64()),

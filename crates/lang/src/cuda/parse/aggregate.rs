@@ -45,6 +45,7 @@ impl Parser<'_> {
     }
 
     pub(super) fn struct_item(&mut self, templates: Vec<TemplateParam>) -> ParseResult<()> {
+        let is_class = self.is("class");
         self.advance();
         let align = self.alignment()?;
         if self.is("__attribute__") {
@@ -69,9 +70,9 @@ impl Parser<'_> {
         }
         self.expect("{", "after the name of a struct")?;
         let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
-        let members = self.members();
+        let members = self.members(is_class);
         self.current_struct = outer;
-        let Members { fields, field_aligns, statics, mut methods, has_constructor, copy_control } = members?;
+        let Members { fields, field_aligns, statics, mut methods, has_constructor, private, copy_control } = members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
@@ -114,6 +115,7 @@ impl Parser<'_> {
                     field_aligns,
                     statics,
                     has_constructor,
+                    private_members: private,
                     copy_control,
                 });
             }
@@ -130,18 +132,38 @@ impl Parser<'_> {
 
     /// `#pragma pack`: maximum alignment in bytes of fields of the structs after it.
     pub(super) fn pragma_pack(&mut self) {
-        let text = self.text(self.span());
-        let arguments = text.split_once('(').map_or("", |(_, rest)| rest.trim_end_matches(')'));
-        for argument in arguments.split(',').map(str::trim) {
-            match argument {
-                "push" => self.packs.push(self.pack),
-                "pop" => self.pack = self.packs.pop().flatten(),
-                "" => self.pack = None,
-                // Anything but a number is an identifier of `push` or `pop`.
-                number => self.pack = number.parse().ok().or(self.pack),
-            }
-        }
+        let start = self.span();
+        let mut args = vec![];
         self.advance();
+        while !self.is(";") && self.kind() != TokenKind::End {
+            args.push(self.kind());
+            self.advance();
+        }
+        self.take(";");
+        let inner = match &args[..] {
+            [TokenKind::Reserved("("), inner @ .., TokenKind::Reserved(")")] => inner,
+            _ => &[TokenKind::End],
+        };
+        let mut is_first = true;
+        for arg in inner.split(|kind| *kind == TokenKind::Reserved(",")) {
+            let word = |name| self.names.text(name);
+            match arg {
+                [TokenKind::Name(name)] if is_first && word(*name) == "push" => self.packs.push(self.pack),
+                [TokenKind::Name(name)] if is_first && word(*name) == "pop" => self.pack = self.packs.pop().flatten(),
+                [] if is_first => self.pack = None,
+                [TokenKind::Int { value: bytes @ (1 | 2 | 4 | 8 | 16), .. }] => self.pack = Some(*bytes),
+                // An identifier of `push` or `pop`.
+                [TokenKind::Name(_)] if !is_first => {}
+                _ => {
+                    let _: ParseResult<()> = self.unsupported(
+                        start,
+                        "this '#pragma pack'",
+                        "write '#pragma pack(push, 4)' and '#pragma pack(pop)'",
+                    );
+                }
+            }
+            is_first = false;
+        }
     }
 
     /// Parses an enum; its enumerators become constants.

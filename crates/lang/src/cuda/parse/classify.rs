@@ -36,7 +36,7 @@ impl Parser<'_> {
             match self.tokens[n].kind {
                 TokenKind::Reserved("(" | "[" | "{") => depth += 1,
                 TokenKind::Reserved(")" | "]") => depth = depth.saturating_sub(1),
-                TokenKind::Reserved("=") if depth == 0 => assigned = true,
+                TokenKind::Reserved("=") if depth == 0 && !self.is_operator_symbol(n) => assigned = true,
                 TokenKind::Reserved("}") => {
                     depth = depth.saturating_sub(1);
                     // `Pair(int v) : a{v}, b{v} { … }`.
@@ -52,6 +52,75 @@ impl Parser<'_> {
             }
         }
         self.tokens.len() - 1
+    }
+
+    /// Reports an item that the end of the file cuts off, and one that contains a kernel: what
+    /// follows would be lost.
+    pub(super) fn check_finished(&mut self, start: usize, end: usize) {
+        let item = &self.tokens[start..end];
+        let head = self.head_of(start, end).len() + self.template_header_len(start);
+        let inner = item.iter().skip(head).position(|token| token.kind == TokenKind::Reserved("__global__"));
+        let is_friend = |at: usize| item[at.saturating_sub(1)].kind == TokenKind::Reserved("friend");
+        let inner = inner.map(|at| at + head).filter(|at| !is_friend(*at));
+        let mut depth = 0usize;
+        for token in item {
+            match token.kind {
+                TokenKind::Reserved("(" | "[" | "{") => depth += 1,
+                TokenKind::Reserved(")" | "]" | "}") => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        let last = item.last().map(|token| token.kind);
+        let is_cut = self.tokens[end].kind == TokenKind::End
+            && (depth > 0 || !matches!(last, Some(TokenKind::Reserved(";" | "}"))));
+        let construct = self.construct_name(start, end);
+        let is_reported = self
+            .file
+            .unsupported_functions
+            .last()
+            .is_some_and(|last| last.is_kernel && last.span == self.tokens[start].span);
+        let (span, what, label) = match inner {
+            Some(at) => {
+                let what = format!("a kernel inside {construct}: a '}}' or ';' is missing before it");
+                (self.tokens[start + at].span, what, "kernels are declared in namespaces only")
+            }
+            None if is_cut && !is_reported => {
+                let what = format!("{construct} is unfinished: found the end of the file");
+                (self.tokens[start].span, what, "it starts here")
+            }
+            None => return,
+        };
+        let found = self.source.diagnostic(span, what, label.into(), None);
+        if self.errors.len() < super::MAX_ERRORS {
+            self.errors.push(found);
+        }
+    }
+
+    /// An item in words: `struct 'S'`, `function 'f'`.
+    fn construct_name(&self, start: usize, end: usize) -> String {
+        let head = self.head_of(start, end);
+        let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
+        let kind = match self.tokens[start].kind {
+            _ if has("__global__") => "kernel",
+            _ if has("enum") => "enum",
+            _ if has("struct") => "struct",
+            _ if has("class") => "class",
+            _ if has("union") => "union",
+            TokenKind::Reserved("using" | "typedef") => "alias",
+            TokenKind::Reserved("template") if head.is_empty() || self.template_header_len(start) == 0 => "template",
+            _ if has("(") => "function",
+            _ => "declaration",
+        };
+        match self.declared_name(start, end) {
+            Some(name) => format!("{kind} '{}'", self.names.text(name)),
+            None if kind.starts_with(['a', 'e']) => format!("an {kind}"),
+            None => format!("a {kind}"),
+        }
+    }
+
+    /// Returns true for the symbol of an operator function, such as the `=` of `operator=`.
+    fn is_operator_symbol(&self, at: usize) -> bool {
+        at > 0 && self.tokens[at - 1].kind == TokenKind::Reserved("operator")
     }
 
     /// Index after an optional semicolon that follows a brace: `};`, `} name;`.
@@ -78,7 +147,7 @@ impl Parser<'_> {
             let token = self.tokens[at];
             at += 1;
             match token.kind {
-                TokenKind::Reserved("{" | ";" | "=") => break,
+                TokenKind::Reserved("{" | ";" | "=") if !self.is_operator_symbol(at - 1) => break,
                 TokenKind::Reserved("__align__" | "alignas") => {
                     at = (at..end).find(|n| self.tokens[*n].kind == TokenKind::Reserved(")")).map_or(end, |n| n + 1);
                 }

@@ -206,7 +206,7 @@ impl Parser<'_> {
         }
         let (name, span) = if self.is("operator") { self.operator_name()? } else { self.name("a function")? };
         let outer = self.current_struct.replace((of, templates.clone()));
-        let method = Method { of, kind: MethodKind::Plain, is_const: false, initializers: vec![] };
+        let method = Method { of, kind: MethodKind::Plain, is_const: false, is_explicit: false, initializers: vec![] };
         let signature = Signature { name, span, templates, storage, result };
         let function = self.method_rest(signature, Some(method));
         self.current_struct = outer;

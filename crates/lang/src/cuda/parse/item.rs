@@ -29,7 +29,7 @@ impl Parser<'_> {
                 self.namespace_alias();
                 continue;
             }
-            if let TokenKind::Invalid(n) = self.kind() {
+            if let TokenKind::Invalid { error: n, .. } = self.kind() {
                 let error = self.token_error(n);
                 self.errors.push(error);
                 self.advance();
@@ -50,6 +50,7 @@ impl Parser<'_> {
                 }
                 self.defer_errors(before, start, end);
             }
+            self.check_finished(start, end);
             if skipped || !self.is_device_item(start, end) {
                 self.host_items.push(start..end);
             }
@@ -85,7 +86,11 @@ impl Parser<'_> {
         while !self.is(";") && self.kind() != TokenKind::End {
             self.advance();
         }
-        self.take(";");
+        if !self.take(";") {
+            let span = self.span();
+            let what = "expected the end of a namespace declaration, found the end of the file";
+            let _: ParseResult<()> = self.fail(span, what, "expected ';' or '{'", "");
+        }
     }
 
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
@@ -117,7 +122,7 @@ impl Parser<'_> {
     fn defer_errors(&mut self, before: usize, start: usize, end: usize) {
         // An invalid token in a part that was not parsed: an attribute, an alignment.
         let invalid = self.tokens[start..end].iter().find_map(|token| match token.kind {
-            TokenKind::Invalid(n) => Some(n),
+            TokenKind::Invalid { error: n, .. } => Some(n),
             _ => None,
         });
         let before = before.min(self.errors.len());

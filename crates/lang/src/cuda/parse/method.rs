@@ -18,13 +18,16 @@ pub struct Members {
     pub statics: Vec<Declarator>,
     pub methods: Vec<Function>,
     pub has_constructor: bool,
+    /// Members that only member functions can name.
+    pub private: Vec<Symbol>,
     pub copy_control: Option<Diagnostic>,
 }
 
 impl Parser<'_> {
     /// Parses members up to and including the closing brace.
-    pub(super) fn members(&mut self) -> ParseResult<Members> {
+    pub(super) fn members(&mut self, mut is_private: bool) -> ParseResult<Members> {
         let mut members = Members::default();
+        let (mut public, mut has_friends) = (vec![], false);
         while !self.take("}") {
             if self.kind() == TokenKind::End {
                 let span = self.span();
@@ -36,6 +39,7 @@ impl Parser<'_> {
                 _ => false,
             };
             if is_access && self.ahead(1) == TokenKind::Reserved(":") {
+                is_private = !self.is("public");
                 self.advance();
                 self.advance();
                 continue;
@@ -43,13 +47,22 @@ impl Parser<'_> {
             if self.take(";") {
                 continue;
             }
-            let end = self.item_end();
+            let (start, end) = (self.at, self.item_end());
+            let (fields, statics) = (members.fields.len(), members.statics.len());
             if self.is_member_function(end) {
+                let head = self.head_of(start, end);
+                has_friends |= head.iter().any(|token| token.kind == TokenKind::Reserved("friend"));
+                let name = self.operator_in(&head).or_else(|| self.declared_name(start, end));
+                (if is_private { &mut members.private } else { &mut public }).extend(name);
                 self.member_function(end, &mut members)?;
             } else {
                 self.field(&mut members)?;
             }
+            let declared = members.fields[fields..].iter().chain(&members.statics[statics..]).map(|field| field.name);
+            (if is_private { &mut members.private } else { &mut public }).extend(declared);
         }
+        // Friends are not distinguished from other functions, nor overloads from each other.
+        members.private.retain(|name| !has_friends && !public.contains(name));
         Ok(members)
     }
 
@@ -190,15 +203,15 @@ impl Parser<'_> {
         if self.take("template") {
             templates.extend(self.template_params()?);
         }
-        let (mut storage, mut is_friend) = (Storage::default(), false);
+        let (mut storage, mut is_friend, mut is_explicit) = (Storage::default(), false, false);
         loop {
             let before = self.at;
             storage = storage.merge(self.storage()?);
             is_friend |= self.take("friend");
-            if self.take("explicit") || self.at > before {
-                continue;
+            is_explicit |= self.take("explicit");
+            if self.at == before {
+                break;
             }
-            break;
         }
         let result = match kind {
             MethodKind::Constructor => self.own_type(of),
@@ -220,7 +233,7 @@ impl Parser<'_> {
             MethodKind::Plain if storage.is_static => MethodKind::Static,
             kind => kind,
         };
-        let method = Method { of, kind, is_const: false, initializers: vec![] };
+        let method = Method { of, kind, is_const: false, is_explicit, initializers: vec![] };
         let method = if is_friend { None } else { Some(method) };
         self.method_rest(Signature { name, span, templates, storage, result }, method)
     }

@@ -188,7 +188,7 @@ impl<'a> Parser<'a> {
     ) -> ParseResult<T> {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         let found = match self.kind() {
-            TokenKind::Invalid(n) => self.token_error(n),
+            TokenKind::Invalid { error: n, .. } => self.token_error(n),
             _ => self.source.diagnostic(span, message.into(), label.into(), hint),
         };
         // One error per position: later ones are consequences of the first.

@@ -1,6 +1,8 @@
 //! Conditions of `#if` and `#elif`: integer expressions of the preprocessor.
 
-use super::Preprocessor;
+use super::{Preprocessor, is_keyword};
+use bornite_ir::Scalar;
+
 use crate::cuda::lex::{Token, TokenKind};
 
 /// Macros of the compiler: those of nvcc for device code of compute capability 9.0.
@@ -41,9 +43,16 @@ impl Preprocessor<'_> {
             let holds = match self.names.text(symbol) {
                 "defined" => {
                     let parenthesis = line.get(at).is_some_and(|t| t.kind == TokenKind::Reserved("("));
-                    let name = line.get(at + parenthesis as usize).map(|t| t.kind);
+                    let name = line.get(at + parenthesis as usize).copied();
+                    let closes = line.get(at + 2).is_some_and(|t| t.kind == TokenKind::Reserved(")"));
                     at += if parenthesis { 3 } else { 1 };
-                    matches!(name, Some(TokenKind::Name(name)) if self.is_defined(name))
+                    match name.and_then(|name| self.interned_word(&name)).filter(|_| closes || !parenthesis) {
+                        Some(name) => self.is_defined(name),
+                        None => {
+                            self.fail(word, "'defined' without a name", Some("write 'defined(NAME)'"));
+                            return false;
+                        }
+                    }
                 }
                 "__has_include" => {
                     let close = line[at..].iter().position(|t| t.kind == TokenKind::Reserved(")"));
@@ -60,79 +69,105 @@ impl Preprocessor<'_> {
             tokens.push(self.number(holds as u64, &token));
         }
         let mut expanded = vec![];
-        self.expand(&tokens, &mut vec![], &mut expanded);
-        let kinds: Vec<TokenKind> = expanded
+        self.expand(&tokens, &[], &mut expanded);
+        let tokens: Vec<(TokenKind, bool)> = expanded
             .iter()
             .map(|token| match token.kind {
-                TokenKind::Name(_) | TokenKind::Reserved("false") => self.number(0, token).kind,
-                TokenKind::Reserved("true") => self.number(1, token).kind,
-                kind => kind,
+                TokenKind::Reserved("true") => (self.number(1, token).kind, false),
+                TokenKind::Name(_) => (self.number(0, token).kind, false),
+                TokenKind::Reserved(word) if is_keyword(word) => (self.number(0, token).kind, false),
+                TokenKind::Int { text, .. } => (token.kind, self.names.text(text).contains(['u', 'U'])),
+                kind => (kind, false),
             })
             .collect();
-        let mut reader = Reader { tokens: &kinds, at: 0 };
-        match reader.conditional(0) {
-            Some(value) if reader.at == kinds.len() => value != 0,
+        let mut reader = Reader { tokens: &tokens, at: 0, divides_by_zero: false };
+        match reader.conditional(0, true) {
+            Some(_) if reader.divides_by_zero => self.fail(word, "division by zero in a '#if' condition", None),
+            Some(value) if reader.at == tokens.len() => return value.bits != 0,
             _ => {
                 self.fail(word, "this '#if' condition is not supported", Some("compare integers and 'defined(NAME)'"));
-                false
             }
         }
+        false
     }
 
     fn number(&mut self, value: u64, token: &Token) -> Token {
         let text = self.names.intern(if value == 0 { "0" } else { "1" });
-        Token { kind: TokenKind::Int { value, scalar: bornite_ir::Scalar::I64, hex: false, text }, ..*token }
+        Token { kind: TokenKind::Int { value, scalar: Scalar::I64, hex: false, text }, ..*token }
+    }
+}
+
+/// An integer of 64 bits: `intmax_t` or `uintmax_t`.
+#[derive(Clone, Copy)]
+struct Number {
+    bits: u64,
+    unsigned: bool,
+}
+
+impl Number {
+    fn signed(value: i64) -> Number {
+        Number { bits: value as u64, unsigned: false }
     }
 }
 
 struct Reader<'a> {
-    tokens: &'a [TokenKind],
+    /// Tokens; for a number, whether it has the suffix `u`.
+    tokens: &'a [(TokenKind, bool)],
     at: usize,
+    divides_by_zero: bool,
 }
 
+/// Operands that are not evaluated may divide by zero: the parameter `used` is false for them.
 impl Reader<'_> {
     fn take(&mut self, token: &str) -> bool {
-        let found = matches!(self.tokens.get(self.at), Some(TokenKind::Reserved(found)) if *found == token);
+        let found = matches!(self.tokens.get(self.at), Some((TokenKind::Reserved(found), _)) if *found == token);
         self.at += found as usize;
         found
     }
 
-    fn conditional(&mut self, depth: usize) -> Option<i64> {
-        let condition = self.binary(0, depth)?;
+    fn conditional(&mut self, depth: usize, used: bool) -> Option<Number> {
+        let condition = self.binary(0, depth, used)?;
         if !self.take("?") {
             return Some(condition);
         }
-        let yes = self.conditional(depth + 1)?;
+        let holds = condition.bits != 0;
+        let yes = self.conditional(depth + 1, used && holds)?;
         if !self.take(":") {
             return None;
         }
-        let no = self.conditional(depth + 1)?;
-        Some(if condition != 0 { yes } else { no })
+        let no = self.conditional(depth + 1, used && !holds)?;
+        Some(Number { bits: if holds { yes.bits } else { no.bits }, unsigned: yes.unsigned || no.unsigned })
     }
 
-    fn unary(&mut self, depth: usize) -> Option<i64> {
+    fn unary(&mut self, depth: usize, used: bool) -> Option<Number> {
         if depth > MAX_DEPTH {
             return None;
         }
-        let token = *self.tokens.get(self.at)?;
+        let (token, is_suffixed) = *self.tokens.get(self.at)?;
         self.at += 1;
         match token {
-            TokenKind::Int { value, .. } => Some(value as i64),
-            TokenKind::Reserved("!") => self.unary(depth + 1).map(|value| (value == 0) as i64),
-            TokenKind::Reserved("-") => self.unary(depth + 1).map(i64::wrapping_neg),
-            TokenKind::Reserved("+") => self.unary(depth + 1),
-            TokenKind::Reserved("~") => self.unary(depth + 1).map(|value| !value),
+            // A character is signed.
+            TokenKind::Int { value, scalar: Scalar::I8, .. } => Some(Number::signed(value as i8 as i64)),
+            TokenKind::Int { value, .. } => {
+                Some(Number { bits: value, unsigned: is_suffixed || value > i64::MAX as u64 })
+            }
+            TokenKind::Reserved("!") => self.unary(depth + 1, used).map(|a| Number::signed((a.bits == 0) as i64)),
+            TokenKind::Reserved("-") => {
+                self.unary(depth + 1, used).map(|a| Number { bits: a.bits.wrapping_neg(), ..a })
+            }
+            TokenKind::Reserved("+") => self.unary(depth + 1, used),
+            TokenKind::Reserved("~") => self.unary(depth + 1, used).map(|a| Number { bits: !a.bits, ..a }),
             TokenKind::Reserved("(") => {
-                let value = self.conditional(depth + 1)?;
+                let value = self.conditional(depth + 1, used)?;
                 self.take(")").then_some(value)
             }
             _ => None,
         }
     }
 
-    fn binary(&mut self, min_level: u8, depth: usize) -> Option<i64> {
-        let mut value = self.unary(depth)?;
-        while let Some(TokenKind::Reserved(token)) = self.tokens.get(self.at) {
+    fn binary(&mut self, min_level: u8, depth: usize, used: bool) -> Option<Number> {
+        let mut left = self.unary(depth, used)?;
+        while let Some((TokenKind::Reserved(token), _)) = self.tokens.get(self.at) {
             let level = match *token {
                 "||" => 1,
                 "&&" => 2,
@@ -150,28 +185,60 @@ impl Reader<'_> {
                 break;
             }
             self.at += 1;
-            let right = self.binary(level, depth + 1)?;
-            value = match *token {
-                "||" => (value != 0 || right != 0) as i64,
-                "&&" => (value != 0 && right != 0) as i64,
-                "|" => value | right,
-                "^" => value ^ right,
-                "&" => value & right,
-                "==" => (value == right) as i64,
-                "!=" => (value != right) as i64,
-                "<" => (value < right) as i64,
-                "<=" => (value <= right) as i64,
-                ">" => (value > right) as i64,
-                ">=" => (value >= right) as i64,
-                "<<" => value.checked_shl(right.try_into().unwrap_or(u32::MAX)).unwrap_or(0),
-                ">>" => value.checked_shr(right.try_into().unwrap_or(u32::MAX)).unwrap_or(0),
-                "+" => value.wrapping_add(right),
-                "-" => value.wrapping_sub(right),
-                "*" => value.wrapping_mul(right),
-                "/" => value.checked_div(right).unwrap_or(0),
-                _ => value.checked_rem(right).unwrap_or(0),
+            let used = match *token {
+                "||" => used && left.bits == 0,
+                "&&" => used && left.bits != 0,
+                _ => used,
             };
+            let right = self.binary(level, depth + 1, used)?;
+            self.divides_by_zero |= used && matches!(*token, "/" | "%") && right.bits == 0;
+            left = combined(token, left, right);
         }
-        Some(value)
+        Some(left)
     }
+}
+
+/// Result of a binary operator.
+fn combined(operator: &str, left: Number, right: Number) -> Number {
+    let unsigned = left.unsigned || right.unsigned;
+    let (a, b) = (left.bits, right.bits);
+    let (signed_a, signed_b) = (a as i64, b as i64);
+    let less = |a: u64, b: u64| if unsigned { a < b } else { (a as i64) < b as i64 };
+    let truth = |holds: bool| Number::signed(holds as i64);
+    let bits = match operator {
+        "||" => return truth(a != 0 || b != 0),
+        "&&" => return truth(a != 0 && b != 0),
+        "==" => return truth(a == b),
+        "!=" => return truth(a != b),
+        "<" => return truth(less(a, b)),
+        "<=" => return truth(!less(b, a)),
+        ">" => return truth(less(b, a)),
+        ">=" => return truth(!less(a, b)),
+        "<<" | ">>" => return shifted(left, right, operator == "<<"),
+        "|" => a | b,
+        "^" => a ^ b,
+        "&" => a & b,
+        "+" => a.wrapping_add(b),
+        "-" => a.wrapping_sub(b),
+        "*" => a.wrapping_mul(b),
+        _ if b == 0 => 0,
+        "/" if unsigned => a / b,
+        "/" => signed_a.wrapping_div(signed_b) as u64,
+        _ if unsigned => a % b,
+        _ => signed_a.wrapping_rem(signed_b) as u64,
+    };
+    Number { bits, unsigned }
+}
+
+/// A shift; by a negative count, in the other direction.
+fn shifted(value: Number, by: Number, to_left: bool) -> Number {
+    let is_negative = !by.unsigned && (by.bits as i64) < 0;
+    let count = if is_negative { by.bits.wrapping_neg() } else { by.bits };
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    let bits = match (to_left != is_negative, value.unsigned) {
+        (true, _) => value.bits.checked_shl(count).unwrap_or(0),
+        (false, true) => value.bits.checked_shr(count).unwrap_or(0),
+        (false, false) => ((value.bits as i64) >> count.min(63)) as u64,
+    };
+    Number { bits, ..value }
 }

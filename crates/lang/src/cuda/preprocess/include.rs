@@ -79,7 +79,7 @@ impl Preprocessor<'_> {
             }
             [Token { kind: TokenKind::Name(_), .. }, ..] => {
                 let mut expanded = vec![];
-                self.expand(line, &mut vec![], &mut expanded);
+                self.expand(line, &[], &mut expanded);
                 match expanded[..] {
                     [Token { kind: TokenKind::Str(name), .. }] => Some((self.names.text(name).into(), true)),
                     _ => None,

@@ -6,10 +6,13 @@
 //! errors of the file.
 
 mod condition;
+mod expand;
 mod include;
 mod macros;
+mod pragma;
 
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -51,7 +54,7 @@ pub struct Preprocessor<'a> {
     source: &'a mut Source,
     names: &'a mut Interner,
     options: &'a PreprocessorOptions,
-    macros: HashMap<Symbol, Macro>,
+    macros: HashMap<Symbol, Rc<Macro>>,
     out: Vec<Token>,
     token_errors: Vec<LexError>,
     file_errors: Vec<LexError>,
@@ -60,6 +63,8 @@ pub struct Preprocessor<'a> {
     expanded_tokens: usize,
     /// Number of macro calls whose arguments are being expanded.
     open_calls: usize,
+    /// True if the text being expanded ends at a directive.
+    before_directive: bool,
     /// Value of the next `__COUNTER__`.
     counter: u64,
     headers: Vec<IncludedHeader>,
@@ -100,6 +105,7 @@ pub fn preprocess(
         aborted: false,
         expanded_tokens: 0,
         open_calls: 0,
+        before_directive: false,
         counter: 0,
         headers: vec![],
         missing_headers: vec![],
@@ -116,6 +122,7 @@ pub fn preprocess(
     } else {
         p.out = tokens;
     }
+    p.remove_pragma_operators();
     let included = p.headers.into_iter().map(|header| header.path).collect();
     let Preprocessor { out: tokens, token_errors, file_errors, missing_headers, .. } =
         Preprocessor { headers: vec![], ..p };
@@ -136,7 +143,8 @@ impl Preprocessor<'_> {
 
     /// An invalid token in the position of `token`.
     fn invalid(&mut self, token: &Token, what: impl Into<String>, hint: Option<&'static str>) -> Token {
-        Token { kind: invalid(&mut self.token_errors, (token.span, what.into(), hint)), ..*token }
+        let text = self.names.intern("");
+        Token { kind: invalid(&mut self.token_errors, (token.span, what.into(), hint), text), ..*token }
     }
 
     /// Defines the compiler's macros and those of the options.
@@ -166,12 +174,31 @@ impl Preprocessor<'_> {
     /// Text of a token as the preprocessor sees it.
     fn token_text(&self, token: &Token) -> String {
         match token.kind {
-            TokenKind::Name(symbol) | TokenKind::Int { text: symbol, .. } | TokenKind::Float { text: symbol, .. } => {
-                self.names.text(symbol).into()
-            }
+            TokenKind::Name(symbol)
+            | TokenKind::Int { text: symbol, .. }
+            | TokenKind::Float { text: symbol, .. }
+            | TokenKind::Invalid { text: symbol, .. } => self.names.text(symbol).into(),
             TokenKind::Reserved(text) => text.into(),
             TokenKind::Str(symbol) => format!("\"{}\"", self.names.text(symbol)),
-            TokenKind::Invalid(_) | TokenKind::End => String::new(),
+            TokenKind::End => String::new(),
+        }
+    }
+
+    /// Name of a token that may be that of a macro: keywords are names for the preprocessor. `None`
+    /// for a keyword that was never interned.
+    fn word(&self, token: &Token) -> Option<Symbol> {
+        match token.kind {
+            TokenKind::Name(symbol) => Some(symbol),
+            TokenKind::Reserved(word) if is_keyword(word) => self.names.find(word),
+            _ => None,
+        }
+    }
+
+    /// [`Self::word`], interned.
+    fn interned_word(&mut self, token: &Token) -> Option<Symbol> {
+        match token.kind {
+            TokenKind::Reserved(word) if is_keyword(word) => Some(self.names.intern(word)),
+            _ => self.word(token),
         }
     }
 
@@ -195,7 +222,9 @@ impl Preprocessor<'_> {
             if is_active {
                 let is_end = rest[end - 1].kind == TokenKind::End && self.open_files.len() > 1;
                 let mut out = std::mem::take(&mut self.out);
-                self.expand(&rest[..end - is_end as usize], &mut vec![], &mut out);
+                self.before_directive = end < rest.len();
+                self.expand(&rest[..end - is_end as usize], &[], &mut out);
+                self.before_directive = false;
                 self.out = out;
             }
             at += end;
@@ -209,14 +238,17 @@ impl Preprocessor<'_> {
         let Some(word) = line.get(1) else { return };
         let name = self.token_text(word);
         let is_active = conditions.last().is_none_or(|c| c.is_active);
-        let symbol = line.get(2).and_then(|t| if let TokenKind::Name(symbol) = t.kind { Some(symbol) } else { None });
+        let symbol = line.get(2).and_then(|token| self.interned_word(token));
         match name.as_str() {
             "ifdef" | "ifndef" | "if" => {
                 let holds = match (name.as_str(), symbol) {
                     ("if", _) => is_active && self.condition(word, &line[2..]),
                     (_, Some(symbol)) => self.is_defined(symbol) == (name == "ifdef"),
-                    // A keyword is never a macro here.
-                    _ => name == "ifndef",
+                    _ if !is_active => false,
+                    _ => {
+                        self.fail(word, format!("'#{name}' without a name"), Some("write '#ifdef NAME'"));
+                        false
+                    }
                 };
                 conditions.push(Conditional {
                     is_active: is_active && holds,
@@ -240,9 +272,11 @@ impl Preprocessor<'_> {
             }
             _ if !is_active => {}
             "define" => match symbol {
+                Some(symbol) if matches!(self.names.text(symbol), "defined" | "__VA_ARGS__" | "__VA_OPT__") => {
+                    let what = format!("'{}' cannot be the name of a macro", self.names.text(symbol));
+                    self.fail(word, what, None);
+                }
                 Some(symbol) => self.define(symbol, &line[2..]),
-                // `#define inline`: keywords are taken as they are.
-                None if matches!(line.get(2).map(|t| t.kind), Some(TokenKind::Reserved(_))) => {}
                 None => self.fail(word, "'#define' without a name", Some("write '#define NAME value'")),
             },
             "undef" => {
@@ -256,7 +290,15 @@ impl Preprocessor<'_> {
                 Some("once") => self.pragma_once(),
                 Some("pack") => {
                     let span = line[0].span.to(line[line.len() - 1].span);
-                    self.out.push(Token { kind: TokenKind::Reserved("#pragma pack"), span, ..line[0] });
+                    let token = |text| Token { kind: TokenKind::Reserved(text), span, ..line[0] };
+                    let mut out = std::mem::take(&mut self.out);
+                    out.push(token("#pragma pack"));
+                    self.expand(&line[3..], &[], &mut out);
+                    out.push(token(";"));
+                    self.out = out;
+                }
+                Some(text @ ("push_macro" | "pop_macro")) => {
+                    self.fail(word, format!("'#pragma {text}' is not supported"), Some("define another macro"));
                 }
                 _ => {}
             },
@@ -272,4 +314,8 @@ impl Preprocessor<'_> {
     fn is_defined(&self, symbol: Symbol) -> bool {
         self.macros.contains_key(&symbol) || matches!(self.names.text(symbol), "__LINE__" | "__FILE__" | "__COUNTER__")
     }
+}
+
+fn is_keyword(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }
