@@ -2,6 +2,7 @@
 
 mod classes;
 mod collectives;
+mod failures;
 mod groups;
 mod includes;
 mod instances;

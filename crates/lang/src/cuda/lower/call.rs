@@ -330,9 +330,10 @@ impl<'m> Lowering<'m> {
         }
         let function = &self.module.file.functions[n];
         let again = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
-        if again || self.instantiating.len() > MAX_CALLS {
+        if again {
             return self.report_recursion(function, span);
         }
+        self.check_call_depth(self.instantiating.len(), function, span)?;
         let (types, result) = self.signature(n, bound)?;
         self.instantiating.push((n, bound.to_vec()));
         // Save the state of the enclosing code.
@@ -377,8 +378,11 @@ impl<'m> Lowering<'m> {
         (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
         self.aliased = aliased;
         self.instantiating.pop();
+        if !done {
+            return Err(LowerFailed);
+        }
         self.functions.push((n, bound.to_vec(), id));
-        if done { Ok(id) } else { Err(LowerFailed) }
+        Ok(id)
     }
 
     /// Lowers a function body and returns its final value.
@@ -422,6 +426,15 @@ impl<'m> Lowering<'m> {
             .filter(|(item, _, _)| self.module.file.functions[*item].name == function.name)
             .count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
+    }
+
+    /// Rejects a chain of calls that is too long.
+    pub(super) fn check_call_depth(&mut self, depth: usize, function: &'m Function, span: SourceSpan) -> LowerResult {
+        if depth <= MAX_CALLS {
+            return Ok(());
+        }
+        let what = format!("a chain of more than {MAX_CALLS} calls, here of '{}',", self.text(function.name));
+        self.unsupported(span, what, "merge some of these functions")
     }
 
     pub(super) fn report_recursion<T>(&mut self, function: &'m Function, span: SourceSpan) -> LowerResult<T> {

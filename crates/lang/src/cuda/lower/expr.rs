@@ -45,6 +45,10 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
+        self.deeper(expr.span, |lower| lower.operand_of(expr))
+    }
+
+    fn operand_of(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
         self.steps += 1;
         if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(
