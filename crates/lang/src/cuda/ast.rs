@@ -4,6 +4,7 @@
 use bornite_ir::{Scalar, Value};
 
 use super::lex::{Interner, Symbol};
+use super::namespaces::Namespaces;
 use crate::diagnostic::Source;
 use crate::{Diagnostic, SourceSpan};
 
@@ -373,6 +374,7 @@ pub struct UnsupportedFunction {
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
+    pub namespaces: Namespaces,
     pub functions: Vec<Function>,
     pub unsupported_functions: Vec<UnsupportedFunction>,
     pub structs: Vec<StructItem>,

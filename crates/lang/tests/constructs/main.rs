@@ -7,6 +7,7 @@ mod groups;
 mod includes;
 mod instances;
 mod language;
+mod namespaces;
 mod preprocessor;
 
 use bornite_ir::interp::run;

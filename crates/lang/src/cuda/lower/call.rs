@@ -48,14 +48,15 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let module = self.module;
-        if let Some(done) = self.call_of_member(callee, templates, args, span)? {
+        if !self.is_qualified(callee, span)
+            && let Some(done) = self.call_of_member(callee, templates, args, span)?
+        {
             return Ok(done);
         }
         self.report_unsupported(Some(callee))?;
-        let takes = |function: &Function| {
-            function.name == callee && function.method.is_none() && takes_count(function, args.len())
-        };
-        let all: Vec<usize> = (0..module.file.functions.len()).filter(|n| takes(&module.file.functions[*n])).collect();
+        let named = self.visible_functions(callee, span);
+        let takes = |n: &usize| takes_count(&module.file.functions[*n], args.len());
+        let all: Vec<usize> = named.iter().copied().filter(takes).collect();
         // A specialization is found through its primary template, if that is defined.
         let general: Vec<usize> =
             all.iter().copied().filter(|n| module.file.functions[*n].specialization.is_none()).collect();
@@ -70,8 +71,7 @@ impl<'m> Lowering<'m> {
         };
         let offered = is_cuda_function(self.text(callee)) && !self.request.round_trip;
         let Some(&first) = all.first() else {
-            let named = |function: &&Function| function.name == callee && function.method.is_none() && !offered;
-            if let Some(other) = module.file.functions.iter().find(named) {
+            if let Some(other) = named.first().filter(|_| !offered).map(|n| &module.file.functions[*n]) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
                 let what = format!("'{name}' takes {}, {} given", counted(wanted, "argument"), given_count(found));
                 return self.fail(span, what, "", "");
@@ -83,6 +83,9 @@ impl<'m> Lowering<'m> {
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let operands = self.call_operands(&all, templates, args)?;
+        let all = self.one_namespace(all, &operands, callee, span, |lower, n| {
+            lower.conversion_ranks(n, &[], templates, &operands, span).is_some()
+        })?;
         let target =
             CallTarget { candidates: all, name: callee, templates, outer: vec![], this: None, is_builtin_too: offered };
         match self.call_target(target, operands, args.iter().map(Some).collect(), span)? {

@@ -134,6 +134,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
         let binding = match (self.lookup(name), self.this.as_ref().map(|this| this.ty)) {
+            _ if self.is_qualified(name, span) => self.global(name, span)?,
             (Some(binding), _) => Some(binding),
             (None, Some(ty)) => match self.static_member(ty, name, span)? {
                 Some(operand) => return Ok(operand),

@@ -5,7 +5,7 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | names | [`Binding`], `names.rs`, `constants.rs` |
+//! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
@@ -46,6 +46,7 @@ mod overload;
 mod parallel_for;
 mod printer_functions;
 mod scan;
+mod scope;
 mod shared;
 mod stmt;
 mod template;
@@ -193,7 +194,7 @@ pub(super) struct Lowering<'m> {
     dynamic_shared: Option<Pointer>,
     shared_names: Vec<String>,
     /// Global arrays and constants in use.
-    globals: Vec<(Symbol, Binding)>,
+    globals: Vec<(usize, Binding)>,
     /// Number of view parameters so far.
     views: u32,
     /// Views whose components are read one by one; views whose components turn out to be written
@@ -208,7 +209,7 @@ pub(super) struct Lowering<'m> {
     /// Nesting of the expression being lowered, through all calls and constants.
     depth: usize,
     /// Globals whose values are being evaluated, to detect those that refer to themselves.
-    evaluating: Vec<Symbol>,
+    evaluating: Vec<usize>,
     alias_depth: usize,
     /// Number of locals in the code being emitted.
     locals: u32,

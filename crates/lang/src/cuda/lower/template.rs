@@ -169,7 +169,7 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CType> {
         let module = self.module;
-        let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
+        let Some(n) = self.select_struct(name, span)? else {
             if let ("thread_block_tile", [TemplateArg::Value(size), ..]) = (self.text(name), args) {
                 let size = self.constant_int(size, "the size of a tile")?;
                 return Ok(CType::Group(self.tile_of(size, span)?));

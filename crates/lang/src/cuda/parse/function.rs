@@ -114,7 +114,7 @@ impl Parser<'_> {
         if self.errors.len() > errors {
             return Ok(());
         }
-        let (in_namespace, is_constexpr) = (self.open_scopes > 0, storage.constant);
+        let (in_namespace, is_constexpr) = (self.in_namespace(), storage.constant);
         let function = Function {
             name,
             span,
@@ -168,7 +168,7 @@ impl Parser<'_> {
             templates,
             specialization: None,
             is_kernel: false,
-            in_namespace: self.open_scopes > 0,
+            in_namespace: self.in_namespace(),
             is_constexpr: true,
             launch_bound: None,
             result,

@@ -22,7 +22,6 @@ impl Parser<'_> {
                 continue;
             }
             if self.open_scope() {
-                self.open_scopes += 1;
                 continue;
             }
             if self.is("namespace") {
@@ -43,6 +42,7 @@ impl Parser<'_> {
             }
             let (start, before) = (self.at, self.errors.len());
             let skipped = self.is_host_item(end);
+            self.record_using(end);
             self.note_function_pointer_alias(end);
             if !skipped {
                 if self.item().is_err() {
@@ -57,7 +57,7 @@ impl Parser<'_> {
                 self.at = end;
             }
         }
-        if self.open_scopes > 0 && self.errors.is_empty() {
+        if !self.open_scopes.is_empty() && self.errors.is_empty() {
             let span = self.span();
             let _: ParseResult<()> = self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
         }
@@ -67,12 +67,26 @@ impl Parser<'_> {
     fn close_scope(&mut self) {
         let span = self.span();
         self.advance();
-        match self.open_scopes {
-            0 if self.errors.is_empty() => {
+        match self.open_scopes.pop() {
+            None if self.errors.is_empty() => {
                 let _: ParseResult<()> = self.fail(span, "unmatched '}'", "no matching '{'", "remove it");
             }
-            0 => {}
-            _ => self.open_scopes -= 1,
+            Some(Some(namespace)) => self.file.namespaces.close(namespace, span.start),
+            _ => {}
+        }
+    }
+
+    /// Records the name of `using a::f;` or `using namespace a;` that ends before token `end`.
+    pub(super) fn record_using(&mut self, end: usize) {
+        let is_alias = self.ahead(2) == TokenKind::Reserved("=");
+        if !self.is("using") || is_alias {
+            return;
+        }
+        let names = self.tokens[self.at..end].iter().rev();
+        if let Some(name) =
+            names.filter_map(|t| if let TokenKind::Name(name) = t.kind { Some(name) } else { None }).next()
+        {
+            self.file.namespaces.record_using(name);
         }
     }
 
@@ -90,10 +104,12 @@ impl Parser<'_> {
 
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
     fn open_scope(&mut self) -> bool {
-        let mut length = self.is("inline") as usize;
+        let is_inline = self.is("inline");
+        let mut length = is_inline as usize;
         if self.is("extern") && matches!(self.ahead(1), TokenKind::Str(_)) && self.ahead(2) == TokenKind::Reserved("{")
         {
             length = 2;
+            self.open_scopes.push(None);
         } else if self.ahead(length) == TokenKind::Reserved("namespace") {
             let mut names = vec![];
             loop {
@@ -105,6 +121,10 @@ impl Parser<'_> {
                     _ => return false,
                 }
             }
+            let outer = self.open_scopes.iter().rev().find_map(|scope| *scope);
+            let own: &[Symbol] = if is_inline { &[] } else { &names };
+            let namespace = self.file.namespaces.open(outer, own, self.span().start);
+            self.open_scopes.push(Some(namespace));
             self.namespaces.extend(names);
         } else {
             return false;

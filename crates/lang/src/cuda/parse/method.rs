@@ -272,7 +272,7 @@ impl Parser<'_> {
             templates,
             specialization: None,
             is_kernel: false,
-            in_namespace: self.open_scopes > 0,
+            in_namespace: self.in_namespace(),
             is_constexpr: storage.constant,
             launch_bound: None,
             result,

@@ -116,9 +116,13 @@ impl Parser<'_> {
                     if self.ahead(1) == TokenKind::Reserved("namespace")
                         || self.ahead(2) == TokenKind::Reserved("::") =>
                 {
+                    let start = self.at;
                     while !self.is(";") && self.kind() != TokenKind::End {
                         self.advance();
                     }
+                    let end = std::mem::replace(&mut self.at, start);
+                    self.record_using(end);
+                    self.at = end;
                     return Ok(StmtKind::Empty);
                 }
                 "using" => {
