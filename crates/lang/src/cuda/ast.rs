@@ -268,6 +268,7 @@ pub enum StmtKind {
     Empty,
     Declare(Storage, Vec<Declarator>),
     Alias(Symbol, TypeName),
+    Assertion(Assertion),
     Expr(Expr),
     Block(Vec<Stmt>),
     If(Expr, Box<Stmt>, Option<Box<Stmt>>),
@@ -278,6 +279,13 @@ pub enum StmtKind {
     Break,
     Continue,
     Return(Option<Expr>),
+}
+
+/// `static_assert(condition, "message");`
+#[derive(Clone, PartialEq, Debug)]
+pub struct Assertion {
+    pub condition: Expr,
+    pub message: Option<Box<str>>,
 }
 
 /// Labels of a switch and the statements after them; a `None` label is `default`.
@@ -354,6 +362,7 @@ pub struct StructItem {
     pub field_aligns: Vec<(usize, Expr)>,
     /// Static members with their initializers.
     pub statics: Vec<Declarator>,
+    pub assertions: Vec<Assertion>,
     /// True if it has a constructor, for the host or for the device: then it is not an aggregate.
     pub has_constructor: bool,
     /// A member function that copying or destroying an object would call.
@@ -383,6 +392,8 @@ pub struct File {
     /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,
+    /// Assertions outside of functions and structs.
+    pub assertions: Vec<Assertion>,
     /// Constants of scoped enums, by enum.
     pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`

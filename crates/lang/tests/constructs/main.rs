@@ -9,6 +9,7 @@ mod instances;
 mod language;
 mod namespaces;
 mod preprocessor;
+mod specializations;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};

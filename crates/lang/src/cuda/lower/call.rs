@@ -7,7 +7,7 @@ use bornite_ir::{FunctionId, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
 use super::method::ThisObject;
-use super::overload::is_cuda_function;
+use super::overload::{ConversionRank, is_cuda_function};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
@@ -141,10 +141,10 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<Option<CudaOperand>> {
         let CallTarget { candidates, name, templates, outer, this, is_builtin_too } = target;
         let module = self.module;
-        let mut chosen = match self.explicit_specialization(&candidates, templates)? {
-            Some(specialization) => specialization,
-            None if candidates.len() == 1 && !is_builtin_too => candidates[0],
-            None => match self.overload(&candidates, &outer, templates, &operands, name, span)? {
+        let candidates = self.matching_specializations(candidates, templates, &operands, span)?;
+        let mut chosen = match candidates[..] {
+            [one] if !is_builtin_too => one,
+            _ => match self.overload(&candidates, &outer, templates, &operands, name, span)? {
                 Some(own) => own,
                 None => return Ok(None),
             },
@@ -231,27 +231,41 @@ impl<'m> Lowering<'m> {
         known.map(Tree::constant)
     }
 
-    /// Returns the specialization that a call's explicit template arguments select, where only
-    /// specializations are defined.
-    fn explicit_specialization(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> LowerResult<Option<usize>> {
-        let module = self.module;
-        for n in all {
-            let Some(specialization) =
-                module.file.functions[*n].specialization.as_ref().filter(|_| !templates.is_empty())
-            else {
-                continue;
+    /// Where only specializations are defined, keeps those that a call's explicit template arguments
+    /// select, or whose parameters have the types of the arguments.
+    fn matching_specializations(
+        &mut self,
+        all: Vec<usize>,
+        templates: &'m [TemplateArg],
+        operands: &[CudaOperand],
+        span: SourceSpan,
+    ) -> LowerResult<Vec<usize>> {
+        let functions = &self.module.file.functions;
+        if all.iter().all(|n| functions[*n].specialization.is_none()) {
+            return Ok(all);
+        }
+        let mut matching = vec![];
+        for n in all.iter().copied() {
+            let is_exact = |rank: &ConversionRank| *rank <= ConversionRank::Qualified;
+            let mut alike = match (&functions[n].specialization, templates) {
+                (Some(specialization), [_, ..]) => specialization.len() >= templates.len(),
+                (Some(_), []) => {
+                    self.conversion_ranks(n, &[], &[], operands, span).is_some_and(|ranks| ranks.iter().all(is_exact))
+                }
+                (None, _) => true,
             };
-            let mut alike = specialization.len() >= templates.len();
-            for (a, b) in specialization.iter().zip(templates) {
+            for (a, b) in functions[n].specialization.iter().flatten().zip(templates) {
                 let (a, b) =
                     (self.in_file_scope(&[], &[], |lower| lower.template_arg_value(a))?, self.template_arg_value(b)?);
                 alike &= a == b;
             }
-            if alike {
-                return Ok(Some(*n));
-            }
+            matching.extend(alike.then_some(n));
         }
-        Ok(None)
+        if matching.is_empty() {
+            let what = format!("no specialization of '{}' matches this call", self.text(functions[all[0]].name));
+            return self.fail(span, what, "not defined for these arguments", "define the template itself");
+        }
+        Ok(matching)
     }
 
     fn template_arg_value(&mut self, arg: &'m TemplateArg) -> LowerResult<BoundArg> {

@@ -12,11 +12,12 @@
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
-//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
+//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | memory layout of structs | `layout.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
+mod assertion;
 mod assign;
 mod atomic;
 mod builtin;
@@ -327,6 +328,7 @@ impl<'m> Lowering<'m> {
         if self.request.round_trip {
             self.lower_all_items()?;
         }
+        self.file_assertions()?;
         self.kernel_params(function)?;
         self.assigned = Rc::new(scan::assigned(self.module, function));
         self.aliased = Rc::new(scan::aliased(function));

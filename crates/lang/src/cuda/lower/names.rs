@@ -7,6 +7,7 @@ use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, contiguous};
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
+use super::method::ThisObject;
 use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
@@ -256,6 +257,16 @@ impl<'m> Lowering<'m> {
             return self.unsupported(item.span, what, "store it in an array");
         }
         self.structs.push((n, bound.to_vec(), ty));
+        let asserted = self.in_file_scope(&item.templates, bound, |lower| {
+            let this = lower.this.replace(ThisObject { ty, object: None });
+            let result = item.assertions.iter().try_for_each(|assertion| lower.static_assertion(assertion));
+            lower.this = this;
+            result
+        });
+        if asserted.is_err() {
+            self.structs.retain(|(.., found)| *found != ty);
+            return Err(LowerFailed);
+        }
         Ok(ty)
     }
 

@@ -71,6 +71,7 @@ impl<'m> Lowering<'m> {
         self.set_source_line(stmt.span);
         match &stmt.kind {
             StmtKind::Empty => Ok(()),
+            StmtKind::Assertion(assertion) => self.static_assertion(assertion),
             StmtKind::Declare(storage, all) => {
                 let mut failed = false;
                 for declared in all {

@@ -71,7 +71,8 @@ impl Parser<'_> {
         let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
         let members = self.members();
         self.current_struct = outer;
-        let Members { fields, field_aligns, statics, mut methods, has_constructor, copy_control } = members?;
+        let Members { fields, field_aligns, statics, assertions, mut methods, has_constructor, copy_control } =
+            members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
@@ -113,6 +114,7 @@ impl Parser<'_> {
                     fields,
                     field_aligns,
                     statics,
+                    assertions,
                     has_constructor,
                     copy_control,
                 });

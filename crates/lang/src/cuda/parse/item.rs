@@ -42,6 +42,11 @@ impl Parser<'_> {
             }
             let (start, before) = (self.at, self.errors.len());
             let skipped = self.is_host_item(end);
+            if self.is("static_assert") {
+                self.file_assertion();
+                (self.at, self.nesting) = (end, nesting);
+                continue;
+            }
             self.record_using(end);
             self.note_function_pointer_alias(end);
             if !skipped {
@@ -151,6 +156,11 @@ impl Parser<'_> {
         let head: Vec<Token> = self.head_of(start, end);
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
         let is_operator = has("operator");
+        if let Some((name, method_of)) = self.specialized_function(&head).filter(|_| !has("__global__")) {
+            let span = self.tokens[start].span;
+            let function = UnsupportedFunction { name: Some(name), method_of, is_kernel: false, span, errors };
+            return self.file.unsupported_functions.push(function);
+        }
         let name = if is_operator { self.operator_in(&head) } else { self.declared_name(start, end) };
         let is_whole = item.last().is_some_and(|last| matches!(last.kind, TokenKind::Reserved("}")));
         let named = |two: &[Token]| {
@@ -169,6 +179,29 @@ impl Parser<'_> {
             self.struct_templates.remove(&name);
             self.file.unsupported_items.push((name, errors[0].clone()));
         }
+    }
+
+    /// Function or variable template that an item specializes, or member function that it defines
+    /// outside of its struct; the struct follows.
+    fn specialized_function(&self, head: &[Token]) -> Option<(Symbol, Option<Symbol>)> {
+        let kind = |n: usize| head.get(n).map(|token| token.kind);
+        let struct_before = |at: usize| {
+            if at < 2 || kind(at - 1) != Some(TokenKind::Reserved("::")) {
+                return None;
+            }
+            head[..at].iter().rev().find_map(|token| match token.kind {
+                TokenKind::Name(of) => Some(of).filter(|of| self.file.structs.iter().any(|item| item.name == *of)),
+                _ => None,
+            })
+        };
+        let at = (0..head.len()).find(|n| match (kind(*n), kind(n + 1)) {
+            (_, Some(TokenKind::Reserved("("))) => true,
+            (Some(TokenKind::Name(name)), Some(TokenKind::Reserved("<"))) => self.templates.contains(&name),
+            _ => false,
+        })?;
+        let TokenKind::Name(name) = head[at].kind else { return None };
+        let method_of = struct_before(at);
+        (kind(at + 1) == Some(TokenKind::Reserved("<")) || method_of.is_some()).then_some((name, method_of))
     }
 
     /// Records an alias of a function pointer type as unsupported.

@@ -5,8 +5,8 @@ use super::{ParseResult, Parser};
 use crate::Diagnostic;
 use crate::SourceSpan;
 use crate::cuda::ast::{
-    Base, Declarator, Expr, Function, Method, MethodKind, OVERLOADABLE, Storage, TemplateArg, TemplateParam, TypeName,
-    UnsupportedFunction,
+    Assertion, Base, Declarator, Expr, Function, Method, MethodKind, OVERLOADABLE, Storage, TemplateArg, TemplateParam,
+    TypeName, UnsupportedFunction,
 };
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
@@ -16,6 +16,7 @@ pub struct Members {
     pub fields: Vec<Declarator>,
     pub field_aligns: Vec<(usize, Expr)>,
     pub statics: Vec<Declarator>,
+    pub assertions: Vec<Assertion>,
     pub methods: Vec<Function>,
     pub has_constructor: bool,
     pub copy_control: Option<Diagnostic>,
@@ -41,6 +42,10 @@ impl Parser<'_> {
                 continue;
             }
             if self.take(";") {
+                continue;
+            }
+            if self.is("static_assert") {
+                members.assertions.push(self.static_assertion()?);
                 continue;
             }
             let end = self.item_end();

@@ -5,6 +5,7 @@
 //! (`printer_functions.rs`).
 
 mod aggregate;
+mod assertion;
 mod classify;
 mod expr;
 mod function;

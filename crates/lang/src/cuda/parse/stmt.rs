@@ -101,13 +101,7 @@ impl Parser<'_> {
                     return self.unsupported(start, "a local struct", "move it out of the function");
                 }
                 "enum" => return self.unsupported(start, "a local enum", "move it out of the function"),
-                "static_assert" => {
-                    while !self.is(";") && self.kind() != TokenKind::End {
-                        self.advance();
-                    }
-                    self.advance();
-                    return Ok(StmtKind::Empty);
-                }
+                "static_assert" => return Ok(StmtKind::Assertion(self.static_assertion()?)),
                 "namespace" => {
                     self.namespace_alias();
                     return Ok(StmtKind::Empty);
