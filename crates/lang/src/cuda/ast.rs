@@ -4,6 +4,7 @@
 use bornite_ir::{Scalar, Value};
 
 use super::lex::{Interner, Symbol};
+use super::namespaces::Namespaces;
 use crate::diagnostic::Source;
 use crate::{Diagnostic, SourceSpan};
 
@@ -267,6 +268,7 @@ pub enum StmtKind {
     Empty,
     Declare(Storage, Vec<Declarator>),
     Alias(Symbol, TypeName),
+    Assertion(Assertion),
     Expr(Expr),
     Block(Vec<Stmt>),
     If(Expr, Box<Stmt>, Option<Box<Stmt>>),
@@ -277,6 +279,13 @@ pub enum StmtKind {
     Break,
     Continue,
     Return(Option<Expr>),
+}
+
+/// `static_assert(condition, "message");`
+#[derive(Clone, PartialEq, Debug)]
+pub struct Assertion {
+    pub condition: Expr,
+    pub message: Option<Box<str>>,
 }
 
 /// Labels of a switch and the statements after them; a `None` label is `default`.
@@ -355,6 +364,7 @@ pub struct StructItem {
     pub field_aligns: Vec<(usize, Expr)>,
     /// Static members with their initializers.
     pub statics: Vec<Declarator>,
+    pub assertions: Vec<Assertion>,
     /// True if it has a constructor, for the host or for the device: then it is not an aggregate.
     pub has_constructor: bool,
     /// Members that only member functions can name.
@@ -377,6 +387,7 @@ pub struct UnsupportedFunction {
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
+    pub namespaces: Namespaces,
     pub functions: Vec<Function>,
     pub unsupported_functions: Vec<UnsupportedFunction>,
     pub structs: Vec<StructItem>,
@@ -385,6 +396,8 @@ pub struct File {
     /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
     pub aliases: Vec<(Symbol, TypeName)>,
+    /// Assertions outside of functions and structs.
+    pub assertions: Vec<Assertion>,
     /// Constants of scoped enums, by enum.
     pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`

@@ -7,6 +7,7 @@
 mod ast;
 mod lex;
 mod lower;
+mod namespaces;
 mod parse;
 mod preprocess;
 mod types;

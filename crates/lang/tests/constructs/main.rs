@@ -2,11 +2,14 @@
 
 mod classes;
 mod collectives;
+mod failures;
 mod groups;
 mod includes;
 mod instances;
 mod language;
+mod namespaces;
 mod preprocessor;
+mod specializations;
 mod unfinished;
 
 use bornite_ir::interp::run;

@@ -210,7 +210,8 @@ impl<'m> Lowering<'m> {
             if is_postfix {
                 operands.push(CudaOperand::Tree(Tree::int(Scalar::I32, 0)));
             }
-            if let Ok(result) = self.overloaded(token, operands, &[target, target], span)? {
+            let count = operands.len();
+            if let Ok(result) = self.overloaded(token, operands, &[target; 2][..count], span)? {
                 return Ok(result);
             }
         }

@@ -7,7 +7,7 @@ use bornite_ir::{FunctionId, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
 use super::method::ThisObject;
-use super::overload::is_cuda_function;
+use super::overload::{ConversionRank, is_cuda_function};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
@@ -48,14 +48,15 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let module = self.module;
-        if let Some(done) = self.call_of_member(callee, templates, args, span)? {
+        if !self.is_qualified(callee, span)
+            && let Some(done) = self.call_of_member(callee, templates, args, span)?
+        {
             return Ok(done);
         }
         self.report_unsupported(Some(callee))?;
-        let takes = |function: &Function| {
-            function.name == callee && function.method.is_none() && takes_count(function, args.len())
-        };
-        let all: Vec<usize> = (0..module.file.functions.len()).filter(|n| takes(&module.file.functions[*n])).collect();
+        let named = self.visible_functions(callee, span);
+        let takes = |n: &usize| takes_count(&module.file.functions[*n], args.len());
+        let all: Vec<usize> = named.iter().copied().filter(takes).collect();
         // A specialization is found through its primary template, if that is defined.
         let general: Vec<usize> =
             all.iter().copied().filter(|n| module.file.functions[*n].specialization.is_none()).collect();
@@ -70,8 +71,7 @@ impl<'m> Lowering<'m> {
         };
         let offered = is_cuda_function(self.text(callee)) && !self.request.round_trip;
         let Some(&first) = all.first() else {
-            let named = |function: &&Function| function.name == callee && function.method.is_none() && !offered;
-            if let Some(other) = module.file.functions.iter().find(named) {
+            if let Some(other) = named.first().filter(|_| !offered).map(|n| &module.file.functions[*n]) {
                 let (name, wanted, found) = (self.text(callee), other.params.len(), args.len());
                 let what = format!("'{name}' takes {}, {} given", counted(wanted, "argument"), given_count(found));
                 return self.fail(span, what, "", "");
@@ -83,6 +83,9 @@ impl<'m> Lowering<'m> {
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let operands = self.call_operands(&all, templates, args)?;
+        let all = self.one_namespace(all, &operands, callee, span, |lower, n| {
+            lower.conversion_ranks(n, &[], templates, &operands, span).is_some()
+        })?;
         let target =
             CallTarget { candidates: all, name: callee, templates, outer: vec![], this: None, is_builtin_too: offered };
         match self.call_target(target, operands, args.iter().map(Some).collect(), span)? {
@@ -138,10 +141,10 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<Option<CudaOperand>> {
         let CallTarget { candidates, name, templates, outer, this, is_builtin_too } = target;
         let module = self.module;
-        let mut chosen = match self.explicit_specialization(&candidates, templates)? {
-            Some(specialization) => specialization,
-            None if candidates.len() == 1 && !is_builtin_too => candidates[0],
-            None => match self.overload(&candidates, &outer, templates, &operands, name, span)? {
+        let candidates = self.matching_specializations(candidates, templates, &operands, span)?;
+        let mut chosen = match candidates[..] {
+            [one] if !is_builtin_too => one,
+            _ => match self.overload(&candidates, &outer, templates, &operands, name, span)? {
                 Some(own) => own,
                 None => return Ok(None),
             },
@@ -228,27 +231,41 @@ impl<'m> Lowering<'m> {
         known.map(Tree::constant)
     }
 
-    /// Returns the specialization that a call's explicit template arguments select, where only
-    /// specializations are defined.
-    fn explicit_specialization(&mut self, all: &[usize], templates: &'m [TemplateArg]) -> LowerResult<Option<usize>> {
-        let module = self.module;
-        for n in all {
-            let Some(specialization) =
-                module.file.functions[*n].specialization.as_ref().filter(|_| !templates.is_empty())
-            else {
-                continue;
+    /// Where only specializations are defined, keeps those that a call's explicit template arguments
+    /// select, or whose parameters have the types of the arguments.
+    fn matching_specializations(
+        &mut self,
+        all: Vec<usize>,
+        templates: &'m [TemplateArg],
+        operands: &[CudaOperand],
+        span: SourceSpan,
+    ) -> LowerResult<Vec<usize>> {
+        let functions = &self.module.file.functions;
+        if all.iter().all(|n| functions[*n].specialization.is_none()) {
+            return Ok(all);
+        }
+        let mut matching = vec![];
+        for n in all.iter().copied() {
+            let is_exact = |rank: &ConversionRank| *rank <= ConversionRank::Qualified;
+            let mut alike = match (&functions[n].specialization, templates) {
+                (Some(specialization), [_, ..]) => specialization.len() >= templates.len(),
+                (Some(_), []) => {
+                    self.conversion_ranks(n, &[], &[], operands, span).is_some_and(|ranks| ranks.iter().all(is_exact))
+                }
+                (None, _) => true,
             };
-            let mut alike = specialization.len() >= templates.len();
-            for (a, b) in specialization.iter().zip(templates) {
+            for (a, b) in functions[n].specialization.iter().flatten().zip(templates) {
                 let (a, b) =
                     (self.in_file_scope(&[], &[], |lower| lower.template_arg_value(a))?, self.template_arg_value(b)?);
                 alike &= a == b;
             }
-            if alike {
-                return Ok(Some(*n));
-            }
+            matching.extend(alike.then_some(n));
         }
-        Ok(None)
+        if matching.is_empty() {
+            let what = format!("no specialization of '{}' matches this call", self.text(functions[all[0]].name));
+            return self.fail(span, what, "not defined for these arguments", "define the template itself");
+        }
+        Ok(matching)
     }
 
     fn template_arg_value(&mut self, arg: &'m TemplateArg) -> LowerResult<BoundArg> {
@@ -330,9 +347,10 @@ impl<'m> Lowering<'m> {
         }
         let function = &self.module.file.functions[n];
         let again = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
-        if again || self.instantiating.len() > MAX_CALLS {
+        if again {
             return self.report_recursion(function, span);
         }
+        self.check_call_depth(self.instantiating.len(), function, span)?;
         let (types, result) = self.signature(n, bound)?;
         self.instantiating.push((n, bound.to_vec()));
         // Save the state of the enclosing code.
@@ -377,8 +395,11 @@ impl<'m> Lowering<'m> {
         (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
         self.aliased = aliased;
         self.instantiating.pop();
+        if !done {
+            return Err(LowerFailed);
+        }
         self.functions.push((n, bound.to_vec(), id));
-        if done { Ok(id) } else { Err(LowerFailed) }
+        Ok(id)
     }
 
     /// Lowers a function body and returns its final value.
@@ -422,6 +443,15 @@ impl<'m> Lowering<'m> {
             .filter(|(item, _, _)| self.module.file.functions[*item].name == function.name)
             .count();
         if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
+    }
+
+    /// Rejects a chain of calls that is too long.
+    pub(super) fn check_call_depth(&mut self, depth: usize, function: &'m Function, span: SourceSpan) -> LowerResult {
+        if depth <= MAX_CALLS {
+            return Ok(());
+        }
+        let what = format!("a chain of more than {MAX_CALLS} calls, here of '{}',", self.text(function.name));
+        self.unsupported(span, what, "merge some of these functions")
     }
 
     pub(super) fn report_recursion<T>(&mut self, function: &'m Function, span: SourceSpan) -> LowerResult<T> {

@@ -45,6 +45,10 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
+        self.deeper(expr.span, |lower| lower.operand_of(expr))
+    }
+
+    fn operand_of(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
         self.steps += 1;
         if self.w.is_full() || self.steps > MAX_STEPS {
             return self.fail(
@@ -130,6 +134,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
         let binding = match (self.lookup(name), self.this.as_ref().map(|this| this.ty)) {
+            _ if self.is_qualified(name, span) => self.global(name, span)?,
             (Some(binding), _) => Some(binding),
             (None, Some(ty)) => match self.static_member(ty, name, span)? {
                 Some(operand) => return Ok(operand),

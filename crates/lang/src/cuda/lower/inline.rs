@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use bornite_ir::{Scalar, Stmt as IrStmt, Value};
 
-use super::call::MAX_CALLS;
 use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::method::ThisObject;
 use super::{Binding, BoundArg, CodeKind, ControlScope, Inline, LowerFailed, LowerResult, Lowering, ScopeKind, scan};
@@ -26,9 +25,10 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
         let again = self.inlines.iter().any(|inline| inline.function == n && inline.bound == bound);
-        if self.inlines.len() > MAX_CALLS || again {
+        if again {
             return self.report_recursion(function, span);
         }
+        self.check_call_depth(self.inlines.len(), function, span)?;
         let instantiating = self.instantiating.iter().any(|(item, found)| *item == n && found == bound);
         if let (CodeKind::Function(_), true) = (self.code, instantiating) {
             return self.report_recursion(function, span);

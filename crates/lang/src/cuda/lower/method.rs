@@ -5,9 +5,10 @@ use bornite_ir::{Scalar, Type};
 
 use super::call::{CallTarget, takes_count};
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot};
+use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Expr, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName};
+use crate::cuda::ast::{Base, Declarator, Expr, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
@@ -247,13 +248,26 @@ impl<'m> Lowering<'m> {
         if let Base::Named(of) = scope.base
             && module.file.enumerators.iter().any(|(found, _)| *found == of)
         {
-            let found = module.file.enumerators.iter().find(|(found, value)| *found == of && value.name == name);
-            let Some((_, declared)) = found else {
+            let namespaces = &module.file.namespaces;
+            let path = match self.select_type(of, scope.span)? {
+                Some(TypeDefinition::Alias(n)) => namespaces.path_at(module.file.aliases[n].1.span.start),
+                _ => &[],
+            };
+            let is_own =
+                |found: Symbol, value: &Declarator| found == of && namespaces.path_at(value.span.start) == path;
+            let mut all =
+                module.file.enumerators.iter().filter(|(found, value)| is_own(*found, value) && value.name == name);
+            let (first, second) = (all.next(), all.next());
+            if let (Some((_, first)), Some((_, second))) = (first, second) {
+                return self.ambiguous(of, span, first.span, second.span);
+            }
+            let Some((_, declared)) = first else {
                 let what = format!("enum '{}' has no constant '{}'", self.text(of), self.text(name));
                 return self.fail(span, what, "no such constant", "");
             };
             // Later constants refer to earlier ones by their plain names.
-            let siblings = module.file.enumerators.iter().filter(|(found, value)| *found == of && value.name != name);
+            let siblings =
+                module.file.enumerators.iter().filter(|(found, value)| is_own(*found, value) && value.name != name);
             let storage = Storage { constant: true, ..Storage::default() };
             let binding = self.in_file_scope(&[], &[], |lower| {
                 for (_, sibling) in siblings.take_while(|(_, value)| value.span.start < declared.span.start) {

@@ -5,18 +5,19 @@
 //!
 //! | to see | look in |
 //! |---|---|
-//! | names | [`Binding`], `names.rs`, `constants.rs` |
+//! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
-//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs` |
+//! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | memory layout of structs | `layout.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
+mod assertion;
 mod assign;
 mod atomic;
 mod builtin;
@@ -46,6 +47,7 @@ mod overload;
 mod parallel_for;
 mod printer_functions;
 mod scan;
+mod scope;
 mod shared;
 mod stmt;
 mod template;
@@ -74,6 +76,8 @@ pub struct LowerFailed;
 
 pub type LowerResult<T = ()> = Result<T, LowerFailed>;
 
+/// Maximum nesting of expressions and statements, counted through inlined calls and constants.
+const MAX_DEPTH: usize = 500;
 /// Errors after which the rest of a kernel is skipped.
 const MAX_ERRORS: usize = 20;
 
@@ -191,7 +195,7 @@ pub(super) struct Lowering<'m> {
     dynamic_shared: Option<Pointer>,
     shared_names: Vec<String>,
     /// Global arrays and constants in use.
-    globals: Vec<(Symbol, Binding)>,
+    globals: Vec<(usize, Binding)>,
     /// Number of view parameters so far.
     views: u32,
     /// Views whose components are read one by one; views whose components turn out to be written
@@ -203,6 +207,10 @@ pub(super) struct Lowering<'m> {
     read_only: Vec<(View, String)>,
     /// Expressions lowered so far and nesting of type aliases; both are limited.
     steps: usize,
+    /// Nesting of the expression being lowered, through all calls and constants.
+    depth: usize,
+    /// Globals whose values are being evaluated, to detect those that refer to themselves.
+    evaluating: Vec<usize>,
     alias_depth: usize,
     /// Number of locals in the code being emitted.
     locals: u32,
@@ -260,6 +268,8 @@ impl<'m> Lowering<'m> {
             whole_reads: vec![],
             read_only: vec![],
             steps: 0,
+            depth: 0,
+            evaluating: vec![],
             alias_depth: 0,
             locals: 0,
             expr_numbers: HashMap::new(),
@@ -277,13 +287,17 @@ impl<'m> Lowering<'m> {
         parts: &'m [View],
     ) -> Result<Lowered, LowerError> {
         self.component_views = parts;
-        let _ = match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
-            Some(Ok(bound)) => self.write_kernel(function, &bound),
-            Some(Err(failed)) => Err(failed),
-            None => self.write_kernel(function, bound),
-        };
+        let written =
+            match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
+                Some(Ok(bound)) => self.write_kernel(function, &bound),
+                Some(Err(failed)) => Err(failed),
+                None => self.write_kernel(function, bound),
+            };
         if self.needs_wide_index {
             return Err(LowerError::NeedsWideIndex(self.errors));
+        }
+        if written.is_err() {
+            self.report_failure(function.span);
         }
         if !self.errors.is_empty() {
             return Err(LowerError::Invalid(self.errors));
@@ -314,6 +328,7 @@ impl<'m> Lowering<'m> {
         if self.request.round_trip {
             self.lower_all_items()?;
         }
+        self.file_assertions()?;
         self.kernel_params(function)?;
         self.assigned = Rc::new(scan::assigned(self.module, function));
         self.aliased = Rc::new(scan::aliased(function));
@@ -340,11 +355,20 @@ impl<'m> Lowering<'m> {
         label: impl Into<String>,
         hint: impl Into<String>,
     ) -> LowerResult<T> {
-        if self.errors.len() < MAX_ERRORS {
+        let message = message.into();
+        let again = self.errors.iter().any(|other| other.span == span && other.message == message);
+        if self.errors.len() < MAX_ERRORS && !again {
             let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
-            self.errors.push(self.module.source.diagnostic(span, message.into(), label.into(), hint));
+            self.errors.push(self.module.source.diagnostic(span, message, label.into(), hint));
         }
         Err(LowerFailed)
+    }
+
+    /// Reports a failure whose cause was not reported, so that nothing is left out silently.
+    fn report_failure(&mut self, span: SourceSpan) {
+        if self.errors.is_empty() && !self.needs_wide_index {
+            let _: LowerResult = self.unsupported(span, "this construct", "write it in another way");
+        }
     }
 
     /// Reports an unsupported construct.
@@ -358,11 +382,37 @@ impl<'m> Lowering<'m> {
         self.fail(span, what, "not declared", hint)
     }
 
-    /// Runs something that may fail, and discards its errors.
+    /// Runs something that may fail, and discards its errors and what it left unfinished: the next
+    /// use of the same names reports them again.
     fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
-        let errors = self.errors.len();
+        let (errors, globals, scope, base) = (self.errors.len(), self.globals.len(), self.scope.len(), self.base);
+        let (control_scopes, inlines, this) = (self.control_scopes.len(), self.inlines.len(), self.this.clone());
         let result = make(self).ok();
         self.errors.truncate(errors);
+        if result.is_none() {
+            let mut at = 0;
+            self.globals.retain(|(_, binding)| {
+                at += 1;
+                at <= globals || !matches!(binding, Binding::Poison)
+            });
+            self.scope.truncate(scope);
+            self.control_scopes.truncate(control_scopes);
+            self.inlines.truncate(inlines);
+            (self.base, self.this) = (base, this);
+        }
+        result
+    }
+
+    /// Lowers a nested expression or statement. Its depth is limited, because constants, default
+    /// arguments and member initializers may refer to each other without end.
+    fn deeper<T>(&mut self, span: SourceSpan, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> LowerResult<T> {
+        if self.depth >= MAX_DEPTH {
+            let what = format!("recursion, or nesting deeper than {MAX_DEPTH} levels after inlining,");
+            return self.unsupported(span, what, "define constants, default values and calls without recursion");
+        }
+        self.depth += 1;
+        let result = make(self);
+        self.depth -= 1;
         result
     }
 

@@ -7,6 +7,8 @@ use bornite_ir::{Access, Dim, Extent, MAX_COMPONENTS, Scalar, Type, contiguous};
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
 use super::lvalue::{ConstArray, Lvalue, Pointer};
+use super::method::ThisObject;
+use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, Storage, TemplateParam, TypeName};
@@ -29,19 +31,21 @@ impl<'m> Lowering<'m> {
 
     /// Resolves a global name.
     pub(super) fn global(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<Option<Binding>> {
-        if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == name) {
+        let module = self.module;
+        let Some(n) = self.select_global(name, span)? else { return Ok(None) };
+        if let Some((_, binding)) = self.globals.iter().find(|(found, _)| *found == n) {
             return Ok(Some(binding.clone()));
         }
-        let module = self.module;
-        let Some((storage, declared)) = module.file.globals.iter().find(|(_, found)| found.name == name) else {
-            return Ok(None);
-        };
-        // Guards against constants that refer to themselves.
-        self.globals.push((name, Binding::Poison));
-        let at = self.globals.len() - 1;
-        let binding = self.in_file_scope(&[], &[], |lower| lower.declare_global(declared, *storage, span))?;
-        self.globals[at].1 = binding.clone();
-        Ok(Some(binding))
+        let (storage, declared) = &module.file.globals[n];
+        if self.evaluating.contains(&n) {
+            let what = format!("the value of '{}' depends on itself", self.text(name));
+            return self.fail(declared.span, what, "defined by itself", "");
+        }
+        self.evaluating.push(n);
+        let binding = self.in_file_scope(&[], &[], |lower| lower.declare_global(declared, *storage, span));
+        self.evaluating.pop();
+        self.globals.push((n, binding.as_ref().map_or(Binding::Poison, Binding::clone)));
+        binding.map(Some)
     }
 
     pub(super) fn declare_global(
@@ -186,11 +190,13 @@ impl<'m> Lowering<'m> {
             Binding::Type(ty) if *found == symbol => Some(*ty),
             _ => None,
         });
-        if let Some(ty) = bound {
+        if let Some(ty) = bound.filter(|_| !self.is_qualified(symbol, span)) {
             return Ok(ty);
         }
         let module = self.module;
-        if let Some((_, alias)) = module.file.aliases.iter().find(|(found, _)| *found == symbol) {
+        let definition = self.select_type(symbol, span)?;
+        if let Some(TypeDefinition::Alias(n)) = definition {
+            let alias = &module.file.aliases[n].1;
             if self.alias_depth > 16 {
                 return self.unsupported(span, "a type alias that refers to itself", "");
             }
@@ -199,7 +205,7 @@ impl<'m> Lowering<'m> {
             self.alias_depth -= 1;
             return ty;
         }
-        if let Some(n) = module.file.structs.iter().position(|found| found.name == symbol) {
+        if let Some(TypeDefinition::Struct(n)) = definition {
             return Ok(CType::Value(self.struct_type(n, &[])?));
         }
         match (builtin_type(self.text(symbol)), self.text(symbol)) {
@@ -240,11 +246,26 @@ impl<'m> Lowering<'m> {
         let fields = fields?;
         let taken = |name: &str| self.module.file.structs.iter().any(|other| self.text(other.name) == name);
         let name = unmangled(self.text(item.name), self.request.round_trip, taken) + &self.name_suffix(bound);
+        // Structs of several namespaces may share a name.
+        let is_same =
+            |item: usize| item != n && self.module.file.structs[item].name == self.module.file.structs[n].name;
+        let same = self.structs.iter().filter(|(item, ..)| is_same(*item)).count();
+        let name = if same > 0 { format!("{name}_of{same}") } else { name };
         let ty = self.w.b.struct_from_fields(name, fields);
-        self.structs.push((n, bound.to_vec(), ty));
         if ty.component_count(self.w.b.structs()) > MAX_COMPONENTS {
             let what = format!("a struct of more than {MAX_COMPONENTS} scalars");
             return self.unsupported(item.span, what, "store it in an array");
+        }
+        self.structs.push((n, bound.to_vec(), ty));
+        let asserted = self.in_file_scope(&item.templates, bound, |lower| {
+            let this = lower.this.replace(ThisObject { ty, object: None });
+            let result = item.assertions.iter().try_for_each(|assertion| lower.static_assertion(assertion));
+            lower.this = this;
+            result
+        });
+        if asserted.is_err() {
+            self.structs.retain(|(.., found)| *found != ty);
+            return Err(LowerFailed);
         }
         Ok(ty)
     }
@@ -305,8 +326,11 @@ impl<'m> Lowering<'m> {
     ) -> T {
         let (mark, base) = (self.scope.len(), self.base);
         self.base = mark;
+        // Measured: these frames use as much stack as 5 expressions.
+        self.depth += 5;
         self.bind_templates(templates, bound);
         let result = make(self);
+        self.depth -= 5;
         self.scope.truncate(mark);
         self.base = base;
         result

@@ -81,6 +81,7 @@ impl<'m> Lowering<'m> {
         if candidates.is_empty() {
             return Ok(Err(operands));
         }
+        let candidates = self.one_namespace(candidates, &operands, name, span, |_, _| true)?;
         let mut passed = vec![];
         for (n, operand) in operands.into_iter().enumerate() {
             passed.push(self.by_value_unless_reference(&candidates, n, operand, span)?);

@@ -46,7 +46,10 @@ impl<'m> Lowering<'m> {
                 }
             }
             self.cas_initial_read = super::cas_loop::initial_read(self.module, &stmts[at], stmts.get(at + 1));
-            failed |= self.stmt(&stmts[at]).is_err();
+            if self.deeper(stmts[at].span, |lower| lower.stmt(&stmts[at])).is_err() {
+                failed = true;
+                self.report_failure(stmts[at].span);
+            }
             at += 1;
         }
         if self.w.is_full()
@@ -68,6 +71,7 @@ impl<'m> Lowering<'m> {
         self.set_source_line(stmt.span);
         match &stmt.kind {
             StmtKind::Empty => Ok(()),
+            StmtKind::Assertion(assertion) => self.static_assertion(assertion),
             StmtKind::Declare(storage, all) => {
                 let mut failed = false;
                 for declared in all {

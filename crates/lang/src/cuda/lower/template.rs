@@ -181,7 +181,9 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CType> {
         let module = self.module;
-        let Some(n) = module.file.structs.iter().position(|found| found.name == name) else {
+        // Also a struct template with a specialization that is not supported.
+        self.check_supported(name, span)?;
+        let Some(n) = self.select_struct(name, span)? else {
             if let ("thread_block_tile", [TemplateArg::Value(size), ..]) = (self.text(name), args) {
                 let size = self.constant_int(size, "the size of a tile")?;
                 return Ok(CType::Group(self.tile_of(size, span)?));
@@ -189,7 +191,6 @@ impl<'m> Lowering<'m> {
             if let Some(collective) = self.collective_type(self.text(name), args, span)? {
                 return Ok(collective);
             }
-            self.check_supported(name, span)?;
             let what = format!("unknown type '{}'", self.text(name));
             return self.undeclared(span, what, "declare the struct before it is used");
         };
@@ -206,9 +207,26 @@ impl<'m> Lowering<'m> {
         bound: &[BoundArg],
     ) -> LowerResult<Option<usize>> {
         let module = self.module;
-        for (n, function) in module.file.functions.iter().enumerate().filter(|(_, f)| f.name == primary.name) {
+        let namespaces = &module.file.namespaces;
+        let namespace = namespaces.path_at(primary.span.start);
+        let is_alike = |function: &Function| {
+            function.name == primary.name
+                && function.params.len() == primary.params.len()
+                && namespaces.path_at(function.span.start) == namespace
+        };
+        for (n, function) in module.file.functions.iter().enumerate().filter(|(_, f)| is_alike(f)) {
             let Some(specialization) = &function.specialization else { continue };
             let templates = &primary.templates;
+            if specialization.len() > templates.len() {
+                continue;
+            }
+            let shape = |param: &Declarator| (param.ty.reference, param.sizes.len());
+            let shapes = |function: &Function| function.params.iter().map(shape).collect::<Vec<_>>();
+            let general = self.in_file_scope(templates, bound, |lower| lower.declared_types(primary))?;
+            let special = self.in_file_scope(&[], &[], |lower| lower.declared_types(function))?;
+            if general.0 != special.0 || shapes(primary) != shapes(function) {
+                continue;
+            }
             let explicit = self.in_file_scope(&[], &[], |lower| {
                 lower.template_args(templates, specialization, function.name, function.span)
             })?;

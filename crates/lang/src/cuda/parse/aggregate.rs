@@ -72,7 +72,16 @@ impl Parser<'_> {
         let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
         let members = self.members(is_class);
         self.current_struct = outer;
-        let Members { fields, field_aligns, statics, mut methods, has_constructor, private, copy_control } = members?;
+        let Members {
+            fields,
+            field_aligns,
+            statics,
+            assertions,
+            mut methods,
+            has_constructor,
+            private,
+            copy_control,
+        } = members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
@@ -114,6 +123,7 @@ impl Parser<'_> {
                     fields,
                     field_aligns,
                     statics,
+                    assertions,
                     has_constructor,
                     private_members: private,
                     copy_control,

@@ -388,7 +388,7 @@ impl Parser<'_> {
     /// Parses a name or a call.
     fn name_or_call(&mut self) -> ParseResult<Expr> {
         let (start, start_at) = (self.span(), self.at);
-        (0..self.scope_prefix_len()).for_each(|_| self.advance());
+        self.qualifier(start);
         let (name, _) = self.name("a variable or function")?;
         let text = self.names.text(name);
         if text == "numeric_limits" && self.is("<") {

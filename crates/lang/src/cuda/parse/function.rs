@@ -2,7 +2,10 @@
 
 use super::method::Signature;
 use super::{ParseResult, Parser};
-use crate::cuda::ast::{Base, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateParam, TypeName};
+use crate::SourceSpan;
+use crate::cuda::ast::{
+    Base, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam, TypeName,
+};
 use crate::cuda::lex::{Symbol, TokenKind};
 
 impl Parser<'_> {
@@ -54,11 +57,18 @@ impl Parser<'_> {
             return Ok(());
         }
         if let Some(of) = self.out_of_class_struct() {
+            let is_template = self.file.structs.iter().any(|item| item.name == of && !item.templates.is_empty());
+            if specialization || is_template && templates.is_empty() {
+                return self.unsupported(start, "a specialization of a member function", "use another name");
+            }
             return self.out_of_class_method(of, templates, storage, ty);
         }
-        let follows = if specialization { "<" } else { "(" };
-        let is_function =
-            matches!((self.kind(), self.ahead(1)), (TokenKind::Name(_), TokenKind::Reserved(sign)) if sign == follows);
+        // `template <> int f(float)` deduces its template arguments.
+        let is_function = match (self.kind(), self.ahead(1)) {
+            (TokenKind::Name(_), TokenKind::Reserved("<")) => specialization,
+            (TokenKind::Name(_), TokenKind::Reserved("(")) => true,
+            _ => false,
+        };
         if !is_function || !specialization && !is_kernel && self.initializes_variable(&storage) {
             if let (TokenKind::Name(name), false) = (self.kind(), templates.is_empty()) {
                 return self.variable_template(name, templates, base);
@@ -84,7 +94,18 @@ impl Parser<'_> {
         if !templates.is_empty() {
             self.templates.insert(name);
         }
-        let specialization = if specialization { Some(self.template_args()?) } else { None };
+        let specialization = match specialization {
+            true if self.is("<") => Some(self.template_args()?),
+            true => Some(vec![]),
+            false => None,
+        };
+        if let (Some(args), TokenKind::Reserved("=" | "{")) = (&specialization, self.kind()) {
+            let init = if self.take("=") { self.initializer()? } else { self.braced_list()? };
+            let (base, specialization) = (TypeName { constant: false, ..ty }, Some(args.clone()));
+            self.expect(";", "after a declaration")?;
+            self.push_variable_template(name, span, vec![], specialization, base, init);
+            return Ok(());
+        }
         if specialization.is_some() && is_kernel {
             return self.unsupported(span, "a kernel specialization", "write a kernel with another name");
         }
@@ -114,7 +135,7 @@ impl Parser<'_> {
         if self.errors.len() > errors {
             return Ok(());
         }
-        let (in_namespace, is_constexpr) = (self.open_scopes > 0, storage.constant);
+        let (in_namespace, is_constexpr) = (self.in_namespace(), storage.constant);
         let function = Function {
             name,
             span,
@@ -161,14 +182,27 @@ impl Parser<'_> {
         self.templates.insert(name);
         self.variable_templates.insert(name);
         let result = TypeName { constant: false, ..declared.ty };
+        self.push_variable_template(name, declared.span, templates, None, result, init);
+        Ok(())
+    }
+
+    fn push_variable_template(
+        &mut self,
+        name: Symbol,
+        span: SourceSpan,
+        templates: Vec<TemplateParam>,
+        specialization: Option<Vec<TemplateArg>>,
+        result: TypeName,
+        init: Expr,
+    ) {
         let body = vec![Stmt { span: init.span, kind: StmtKind::Return(Some(init)) }];
         self.file.functions.push(Function {
             name,
-            span: declared.span,
+            span,
             templates,
-            specialization: None,
+            specialization,
             is_kernel: false,
-            in_namespace: self.open_scopes > 0,
+            in_namespace: self.in_namespace(),
             is_constexpr: true,
             launch_bound: None,
             result,
@@ -176,7 +210,6 @@ impl Parser<'_> {
             body,
             method: None,
         });
-        Ok(())
     }
 
     /// The struct of a member function that is defined outside of it: `S::f(`, `S<T>::f(`.

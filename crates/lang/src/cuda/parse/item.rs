@@ -22,7 +22,6 @@ impl Parser<'_> {
                 continue;
             }
             if self.open_scope() {
-                self.open_scopes += 1;
                 continue;
             }
             if self.is("namespace") {
@@ -43,6 +42,12 @@ impl Parser<'_> {
             }
             let (start, before) = (self.at, self.errors.len());
             let skipped = self.is_host_item(end);
+            if self.is("static_assert") {
+                self.file_assertion();
+                (self.at, self.nesting) = (end, nesting);
+                continue;
+            }
+            self.record_using(end);
             self.note_function_pointer_alias(end);
             if !skipped {
                 if self.item().is_err() {
@@ -58,7 +63,7 @@ impl Parser<'_> {
                 self.at = end;
             }
         }
-        if self.open_scopes > 0 && self.errors.is_empty() {
+        if !self.open_scopes.is_empty() && self.errors.is_empty() {
             let span = self.span();
             let _: ParseResult<()> = self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
         }
@@ -68,12 +73,26 @@ impl Parser<'_> {
     fn close_scope(&mut self) {
         let span = self.span();
         self.advance();
-        match self.open_scopes {
-            0 if self.errors.is_empty() => {
+        match self.open_scopes.pop() {
+            None if self.errors.is_empty() => {
                 let _: ParseResult<()> = self.fail(span, "unmatched '}'", "no matching '{'", "remove it");
             }
-            0 => {}
-            _ => self.open_scopes -= 1,
+            Some(Some(namespace)) => self.file.namespaces.close(namespace, span.start),
+            _ => {}
+        }
+    }
+
+    /// Records the name of `using a::f;` or `using namespace a;` that ends before token `end`.
+    pub(super) fn record_using(&mut self, end: usize) {
+        let is_alias = self.ahead(2) == TokenKind::Reserved("=");
+        if !self.is("using") || is_alias {
+            return;
+        }
+        let names = self.tokens[self.at..end].iter().rev();
+        if let Some(name) =
+            names.filter_map(|t| if let TokenKind::Name(name) = t.kind { Some(name) } else { None }).next()
+        {
+            self.file.namespaces.record_using(name);
         }
     }
 
@@ -95,10 +114,12 @@ impl Parser<'_> {
 
     /// Opens `namespace x {` or `extern "C" {`; names of namespaces are recorded.
     fn open_scope(&mut self) -> bool {
-        let mut length = self.is("inline") as usize;
+        let is_inline = self.is("inline");
+        let mut length = is_inline as usize;
         if self.is("extern") && matches!(self.ahead(1), TokenKind::Str(_)) && self.ahead(2) == TokenKind::Reserved("{")
         {
             length = 2;
+            self.open_scopes.push(None);
         } else if self.ahead(length) == TokenKind::Reserved("namespace") {
             let mut names = vec![];
             loop {
@@ -110,6 +131,10 @@ impl Parser<'_> {
                     _ => return false,
                 }
             }
+            let outer = self.open_scopes.iter().rev().find_map(|scope| *scope);
+            let own: &[Symbol] = if is_inline { &[] } else { &names };
+            let namespace = self.file.namespaces.open(outer, own, self.span().start);
+            self.open_scopes.push(Some(namespace));
             self.namespaces.extend(names);
         } else {
             return false;
@@ -136,6 +161,11 @@ impl Parser<'_> {
         let head: Vec<Token> = self.head_of(start, end);
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
         let is_operator = has("operator");
+        if let Some((name, method_of)) = self.specialized_function(&head).filter(|_| !has("__global__")) {
+            let span = self.tokens[start].span;
+            let function = UnsupportedFunction { name: Some(name), method_of, is_kernel: false, span, errors };
+            return self.file.unsupported_functions.push(function);
+        }
         let name = if is_operator { self.operator_in(&head) } else { self.declared_name(start, end) };
         let is_whole = item.last().is_some_and(|last| matches!(last.kind, TokenKind::Reserved("}")));
         let named = |two: &[Token]| {
@@ -154,6 +184,29 @@ impl Parser<'_> {
             self.struct_templates.remove(&name);
             self.file.unsupported_items.push((name, errors[0].clone()));
         }
+    }
+
+    /// Function or variable template that an item specializes, or member function that it defines
+    /// outside of its struct; the struct follows.
+    fn specialized_function(&self, head: &[Token]) -> Option<(Symbol, Option<Symbol>)> {
+        let kind = |n: usize| head.get(n).map(|token| token.kind);
+        let struct_before = |at: usize| {
+            if at < 2 || kind(at - 1) != Some(TokenKind::Reserved("::")) {
+                return None;
+            }
+            head[..at].iter().rev().find_map(|token| match token.kind {
+                TokenKind::Name(of) => Some(of).filter(|of| self.file.structs.iter().any(|item| item.name == *of)),
+                _ => None,
+            })
+        };
+        let at = (0..head.len()).find(|n| match (kind(*n), kind(n + 1)) {
+            (_, Some(TokenKind::Reserved("("))) => true,
+            (Some(TokenKind::Name(name)), Some(TokenKind::Reserved("<"))) => self.templates.contains(&name),
+            _ => false,
+        })?;
+        let TokenKind::Name(name) = head[at].kind else { return None };
+        let method_of = struct_before(at);
+        (kind(at + 1) == Some(TokenKind::Reserved("<")) || method_of.is_some()).then_some((name, method_of))
     }
 
     /// Records an alias of a function pointer type as unsupported.

@@ -5,8 +5,8 @@ use super::{ParseResult, Parser};
 use crate::Diagnostic;
 use crate::SourceSpan;
 use crate::cuda::ast::{
-    Base, Declarator, Expr, Function, Method, MethodKind, OVERLOADABLE, Storage, TemplateArg, TemplateParam, TypeName,
-    UnsupportedFunction,
+    Assertion, Base, Declarator, Expr, Function, Method, MethodKind, OVERLOADABLE, Storage, TemplateArg, TemplateParam,
+    TypeName, UnsupportedFunction,
 };
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
@@ -16,6 +16,7 @@ pub struct Members {
     pub fields: Vec<Declarator>,
     pub field_aligns: Vec<(usize, Expr)>,
     pub statics: Vec<Declarator>,
+    pub assertions: Vec<Assertion>,
     pub methods: Vec<Function>,
     pub has_constructor: bool,
     /// Members that only member functions can name.
@@ -45,6 +46,10 @@ impl Parser<'_> {
                 continue;
             }
             if self.take(";") {
+                continue;
+            }
+            if self.is("static_assert") {
+                members.assertions.push(self.static_assertion()?);
                 continue;
             }
             let (start, end) = (self.at, self.item_end());
@@ -285,7 +290,7 @@ impl Parser<'_> {
             templates,
             specialization: None,
             is_kernel: false,
-            in_namespace: self.open_scopes > 0,
+            in_namespace: self.in_namespace(),
             is_constexpr: storage.constant,
             launch_bound: None,
             result,

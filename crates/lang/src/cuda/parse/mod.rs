@@ -5,6 +5,7 @@
 //! (`printer_functions.rs`).
 
 mod aggregate;
+mod assertion;
 mod classify;
 mod expr;
 mod function;
@@ -20,6 +21,7 @@ use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
 use super::lex::{Interner, LexError, Symbol, Token, TokenKind};
+use super::namespaces::Qualifier;
 use super::preprocess::MissingHeader;
 use super::types::{builtin_type, is_collective, is_group_type};
 use crate::SourceSpan;
@@ -69,13 +71,13 @@ pub struct Parser<'a> {
     struct_templates: HashSet<Symbol>,
     /// The struct whose members are being parsed, with its template parameters.
     current_struct: Option<(Symbol, Vec<TemplateParam>)>,
-    /// Names of namespaces, all of which are treated as one.
+    /// Names of namespaces.
     namespaces: HashSet<Symbol>,
     /// Current limit of `#pragma pack` in bytes, and those saved by `push`.
     pack: Option<u64>,
     packs: Vec<Option<u64>>,
-    /// Number of enclosing namespaces and `extern "C"` blocks.
-    open_scopes: usize,
+    /// Enclosing namespaces, by index; `None` for `extern "C"` blocks.
+    open_scopes: Vec<Option<usize>>,
     /// Name of unnamed parameters.
     unnamed: Symbol,
     /// Names declared in the enclosing blocks, innermost last.
@@ -123,7 +125,7 @@ impl<'a> Parser<'a> {
             namespaces: HashSet::new(),
             pack: None,
             packs: vec![],
-            open_scopes: 0,
+            open_scopes: vec![],
             unnamed,
             block_names: vec![],
             forward_declarations: vec![],
@@ -246,6 +248,25 @@ impl<'a> Parser<'a> {
             self.local_types.push(name);
         }
         self.shadowed.remove(&name);
+    }
+
+    /// Returns true inside a namespace with a name.
+    fn in_namespace(&self) -> bool {
+        !self.file.namespaces.path_at(self.span().start).is_empty()
+    }
+
+    /// Skips the tokens that qualify the name after them and records them; `start` is the position
+    /// of the expression or type.
+    fn qualifier(&mut self, start: SourceSpan) {
+        let length = self.scope_prefix_len();
+        let TokenKind::Name(name) = self.ahead(length) else { return };
+        if length > 0 {
+            let names =
+                (0..length).filter_map(|n| if let TokenKind::Name(name) = self.ahead(n) { Some(name) } else { None });
+            let qualifier = Qualifier { is_rooted: self.is("::"), path: names.collect() };
+            self.file.namespaces.qualify(start.start, name, qualifier);
+        }
+        (0..length).for_each(|_| self.advance());
     }
 
     /// Number of tokens here that qualify a name: `util::`, `::`.

@@ -101,13 +101,7 @@ impl Parser<'_> {
                     return self.unsupported(start, "a local struct", "move it out of the function");
                 }
                 "enum" => return self.unsupported(start, "a local enum", "move it out of the function"),
-                "static_assert" => {
-                    while !self.is(";") && self.kind() != TokenKind::End {
-                        self.advance();
-                    }
-                    self.advance();
-                    return Ok(StmtKind::Empty);
-                }
+                "static_assert" => return Ok(StmtKind::Assertion(self.static_assertion()?)),
                 "namespace" => {
                     self.namespace_alias();
                     return Ok(StmtKind::Empty);
@@ -116,9 +110,13 @@ impl Parser<'_> {
                     if self.ahead(1) == TokenKind::Reserved("namespace")
                         || self.ahead(2) == TokenKind::Reserved("::") =>
                 {
+                    let start = self.at;
                     while !self.is(";") && self.kind() != TokenKind::End {
                         self.advance();
                     }
+                    let end = std::mem::replace(&mut self.at, start);
+                    self.record_using(end);
+                    self.at = end;
                     return Ok(StmtKind::Empty);
                 }
                 "using" => {

@@ -85,7 +85,7 @@ impl Parser<'_> {
                 TokenKind::Name(_) | TokenKind::Reserved("::")
                     if base.is_none() && word.is_none() && longs == 0 && !short && !unsigned && !signed =>
                 {
-                    (0..self.scope_prefix_len()).for_each(|_| self.advance());
+                    self.qualifier(start);
                     let named = self.named_type()?;
                     let is_storage = matches!((self.kind(), self.ahead(1)), (TokenKind::Reserved("::"), TokenKind::Name(name)) if self.names.text(name) == "TempStorage");
                     if is_storage {
