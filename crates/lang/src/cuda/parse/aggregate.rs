@@ -72,16 +72,8 @@ impl Parser<'_> {
         let outer = self.current_struct.replace((name.map_or(self.unnamed, |(name, _)| name), templates.clone()));
         let members = self.members(is_class);
         self.current_struct = outer;
-        let Members {
-            fields,
-            field_aligns,
-            statics,
-            assertions,
-            mut methods,
-            has_constructor,
-            private,
-            copy_control,
-        } = members?;
+        let Members { fields, field_aligns, statics, assertions, mut methods, has_constructor, private, copy_control } =
+            members?;
         if self.is("__attribute__") {
             return self.layout_attribute();
         }
