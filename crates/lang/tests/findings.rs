@@ -111,17 +111,23 @@ fn compare_and_swap_loops_run() {
     }
 }
 
-/// Template arguments are converted to the parameter's type, also where a compiler rejects
-/// narrowing.
+/// Template arguments are converted to the parameter's type; narrowing is an error, as in C++.
 #[test]
 fn template_arguments_are_converted() {
     let cases: &[(&str, &str, i64)] = &[
-        ("template<unsigned N> __device__ int f(int x) { return N < x; }", "f<-1>(5)", 0),
-        ("template<unsigned N> __device__ int f(int x) { return x < N; }", "f<-1>(5)", 1),
-        ("template<bool N> __device__ int f(int x) { return N + x; }", "f<7>(10)", 11),
-        ("template<bool N = 7> __device__ int f(int x) { return N + x; }", "f(10)", 11),
-        ("template<unsigned char N> __device__ int f(int x) { return N + x; }", "f<259>(10)", 13),
+        ("template<unsigned N> __device__ int f(int x) { return N < x; }", "f<4294967295>(5)", 0),
+        ("template<unsigned N> __device__ int f(int x) { return x < N; }", "f<4294967295>(5)", 1),
+        ("template<bool N> __device__ int f(int x) { return N + x; }", "f<1>(10)", 11),
+        ("template<bool N = 1> __device__ int f(int x) { return N + x; }", "f(10)", 11),
+        ("template<unsigned char N> __device__ int f(int x) { return N + x; }", "f<255>(10)", 265),
     ];
+    for (param, arg) in [("unsigned N", "-1"), ("bool N", "7"), ("unsigned char N", "259"), ("bool N = 7", "")] {
+        let text = format!(
+            "template<{param}> __device__ int f() {{ return N; }}\n__global__ void k(int* x) {{ x[0] = f<{arg}>(); }}"
+        );
+        let found = outcome(&text, 1);
+        assert!(found.as_ref().is_err_and(|error| error.contains("is out of the range")), "{text}: {found:?}");
+    }
     for (function, call, expected) in cases {
         let text = format!("{function}\n__global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {call}; }}");
         assert_eq!(outcome(&text, 1).map(|x| x[0]), Ok(*expected), "{text}");
@@ -129,9 +135,9 @@ fn template_arguments_are_converted() {
     let kernels: &[(&str, &str, &str, i64)] = &[
         ("long long N", "N / 1000", "k<5000000000>", 5_000_000),
         ("unsigned long long N", "N >> 60", "k<18446744073709551615>", 15),
-        ("bool N", "N + 10", "k<7>", 11),
+        ("bool N", "N + 10", "k<1>", 11),
         ("class T, T N", "N / 2", "k<unsigned, 4000000000>", 2_000_000_000),
-        ("class T, T N = 200", "N", "k<signed char>", -56),
+        ("class T, T N = 100", "N", "k<signed char>", 100),
     ];
     for (params, value, name, expected) in kernels {
         let text = format!("template<{params}> __global__ void k(int* x) {{ if (blockIdx.x == 0) x[0] = {value}; }}");

@@ -331,7 +331,7 @@ fn numbers(count: usize) -> String {
 fn select_kernel(module: &CudaModule, file: &Path, name: Option<&str>) -> Result<(String, CudaKernelInfo), Failure> {
     let mut all = module.kernels();
     let names: Vec<String> = all.iter().map(|kernel| kernel.name.clone()).collect();
-    let names = names.join(", ");
+    let names = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
     if let Some(name) = name {
         let plain = |text: &str| text.split('<').next().unwrap_or(text).trim().to_owned();
         let found = all.iter().position(|k| k.name == name).or(all.iter().position(|k| plain(&k.name) == plain(name)));

@@ -257,6 +257,10 @@ fn const_private_and_explicit() {
             "explicit",
         ),
         (
+            "struct S { int n; __device__ S(int v); };\n__device__ S::S(int v) : n(v) {}\n__global__ void k(int* x) { S s(5); x[0] = s.n; }",
+            "a constructor that is defined outside of its struct is not supported",
+        ),
+        (
             "template <unsigned char N> __device__ int g() { return N; }\n__global__ void k(int* x) { x[0] = g<300>(); }",
             "template argument 300 is out of the range of parameter 'N'",
         ),

@@ -130,3 +130,17 @@ fn files_include_themselves() {
     assert_eq!(run_kernel(&load(&folder, &Default::default()).unwrap(), "k", 1).unwrap()[0], 111.0);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// A header that is part of a function is not optional.
+#[test]
+fn missing_parts_of_functions_are_errors() {
+    let main = "extern \"C\" {\n#include \"gone.h\"\n}\nnamespace n::m {\n#include \"gone.h\"\n}\n\
+        __global__ void k(int* x) { x[0] = 1; }\n__global__ void part(int* x) {\n#include \"part.inc\"\n}\n\
+        __constant__ int table[] = {\n#include \"table.inc\"\n};\n__global__ void uses(int* x) { x[0] = table[0]; }\n";
+    let module = CudaModule::parse("main.cu", main).unwrap();
+    assert_eq!(run_kernel(&module, "k", 1).unwrap()[0], 1.0);
+    for (kernel, header) in [("part", "part.inc"), ("uses", "table.inc")] {
+        let error = run_kernel(&module, kernel, 1).unwrap_err();
+        assert!(error.contains(&format!("header '{header}' was not found")), "{error}");
+    }
+}

@@ -5,6 +5,7 @@ use super::{ParseResult, Parser};
 use crate::SourceSpan;
 use crate::cuda::ast::{
     Base, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam, TypeName,
+    UnsupportedFunction,
 };
 use crate::cuda::lex::{Symbol, TokenKind};
 
@@ -25,6 +26,8 @@ impl Parser<'_> {
             } else if self.take("__launch_bounds__") {
                 self.expect("(", "after '__launch_bounds__'")?;
                 launch_bound = self.list(")")?.into_iter().next();
+            } else if let (None, Some(of)) = (&result, self.out_of_class_constructor()) {
+                return self.unsupported_constructor(of);
             } else if result.is_none() && self.at_type() {
                 let base = self.base_type()?;
                 storage = storage.merge(self.inner_storage);
@@ -224,6 +227,26 @@ impl Parser<'_> {
             at += 1;
         }
         (is_struct && self.ahead(at) == TokenKind::Reserved("::")).then_some(name)
+    }
+
+    /// The struct of a constructor that is defined outside of it: `S::S(`, `S<T>::S(`.
+    fn out_of_class_constructor(&self) -> Option<Symbol> {
+        let of = self.out_of_class_struct()?;
+        let scope = (1..).find(|at| matches!(self.ahead(*at), TokenKind::Reserved("::") | TokenKind::End))?;
+        let is_constructor =
+            self.ahead(scope + 1) == TokenKind::Name(of) && self.ahead(scope + 2) == TokenKind::Reserved("(");
+        is_constructor.then_some(of)
+    }
+
+    /// Records a constructor outside of its struct, to be reported where an object is constructed.
+    fn unsupported_constructor(&mut self, of: Symbol) -> ParseResult<()> {
+        let span = self.span();
+        let what = "a constructor that is defined outside of its struct is not supported".into();
+        let hint = Some("define it in the struct".into());
+        let errors = vec![self.source.diagnostic(span, what, super::NOT_IN_SUBSET.into(), hint)];
+        let function = UnsupportedFunction { name: Some(of), method_of: Some(of), is_kernel: false, span, errors };
+        self.file.unsupported_functions.push(function);
+        Ok(())
     }
 
     /// Parses a member function outside of its struct.

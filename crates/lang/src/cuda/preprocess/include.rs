@@ -57,8 +57,37 @@ impl Preprocessor<'_> {
         match self.find_header(&name, is_local) {
             Some(path) => self.read_header(path, word),
             None if is_known_header(&name) => {}
-            None => self.missing_headers.push(MissingHeader { name, span: word.span }),
+            None => {
+                // Part of a function or table, not a list of declarations.
+                if self.is_inside_item() {
+                    let what = format!("header '{name}' was not found");
+                    let invalid = self.invalid(word, what, Some("pass its folder with -I"));
+                    self.out.push(Token { starts_line: false, ..invalid });
+                }
+                self.missing_headers.push(MissingHeader { name, span: word.span });
+            }
         }
+    }
+
+    /// Returns true if the output ends inside the braces of a function, struct or initializer.
+    fn is_inside_item(&mut self) -> bool {
+        for at in self.scanned..self.out.len() {
+            match self.out[at].kind {
+                TokenKind::Reserved("{") => {
+                    let before = self.out[..at].iter().rev().map(|token| token.kind);
+                    let mut before =
+                        before.skip_while(|kind| matches!(kind, TokenKind::Name(_) | TokenKind::Reserved("::")));
+                    let is_scope = matches!(before.next(), Some(TokenKind::Str(_) | TokenKind::Reserved("namespace")));
+                    self.open_braces.push(is_scope);
+                }
+                TokenKind::Reserved("}") => {
+                    self.open_braces.pop();
+                }
+                _ => {}
+            }
+        }
+        self.scanned = self.out.len();
+        self.open_braces.contains(&false)
     }
 
     /// Returns true if `__has_include` finds a header.

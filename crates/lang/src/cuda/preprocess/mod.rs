@@ -69,6 +69,10 @@ pub struct Preprocessor<'a> {
     counter: u64,
     headers: Vec<IncludedHeader>,
     missing_headers: Vec<MissingHeader>,
+    /// Open braces of the first tokens of `out`, and their number; true for those of namespaces and
+    /// `extern "C"`.
+    open_braces: Vec<bool>,
+    scanned: usize,
     /// Files being read: the source itself, which may have no path, and the chain of included
     /// files.
     open_files: Vec<Option<PathBuf>>,
@@ -109,6 +113,8 @@ pub fn preprocess(
         counter: 0,
         headers: vec![],
         missing_headers: vec![],
+        open_braces: vec![],
+        scanned: 0,
         open_files: vec![path.map(Path::to_path_buf)],
         includes: 0,
     };
