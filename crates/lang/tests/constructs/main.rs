@@ -10,6 +10,7 @@ mod language;
 mod namespaces;
 mod preprocessor;
 mod specializations;
+mod types;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};

@@ -14,6 +14,7 @@
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | memory layout of structs | `layout.rs` |
+//! | limits of enums | `enums.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
@@ -32,6 +33,7 @@ mod control;
 mod convert;
 mod cuda_functions;
 mod declare;
+mod enums;
 mod expr;
 mod group;
 mod index;
@@ -67,6 +69,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 pub(super) use cuda_functions::is_math;
+pub(super) use enums::EnumNames;
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 use method::ThisObject;
 pub(super) use scan::pure_functions;
