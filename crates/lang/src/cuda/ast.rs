@@ -383,7 +383,7 @@ pub struct UnsupportedFunction {
 
 /// Integer types that the file uses and that have the same values as another one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct IntegerSpellings {
+pub struct IntegerNames {
     pub plain_char: bool,
     pub signed_char: bool,
     pub long: bool,
@@ -392,7 +392,7 @@ pub struct IntegerSpellings {
 
 #[derive(Clone, Debug, Default)]
 pub struct File {
-    pub spellings: IntegerSpellings,
+    pub integer_names: IntegerNames,
     pub namespaces: Namespaces,
     pub functions: Vec<Function>,
     pub unsupported_functions: Vec<UnsupportedFunction>,

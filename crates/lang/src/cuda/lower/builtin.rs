@@ -352,7 +352,7 @@ impl<'m> Lowering<'m> {
             && a == b
             && let Some(scalar) = scalar(a.0)
         {
-            self.check_one_spelling(scalar, span)?;
+            self.check_distinct_integers(scalar, span)?;
         }
         let holds = match (name.trim_end_matches("_v"), &types[..]) {
             ("is_same", [a, b]) => a == b,
@@ -368,22 +368,22 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Tree(Tree::int(Scalar::Bool, holds as i64)))
     }
 
-    /// Rejects a comparison of types that have the same values but differ in C++, where the file uses
-    /// both: `char` and `signed char`, `long` and `long long`.
-    fn check_one_spelling(&mut self, scalar: Scalar, span: SourceSpan) -> LowerResult {
-        let spellings = self.module.file.spellings;
+    /// Rejects a comparison of types that have the same values but differ in C++, if the file
+    /// uses both: `char` and `signed char`, `long` and `long long`.
+    fn check_distinct_integers(&mut self, scalar: Scalar, span: SourceSpan) -> LowerResult {
+        let integer_names = self.module.file.integer_names;
         let names = |all: &[&str]| all.iter().any(|name| self.module.names.find(name).is_some());
-        let long = spellings.long
+        let long = integer_names.long
             || match scalar {
                 Scalar::I64 => names(&["int64_t", "ptrdiff_t", "ssize_t", "intptr_t"]),
                 _ => names(&["uint64_t", "size_t", "uintptr_t", "ulong"]),
             };
         let (both, what) = match scalar {
             Scalar::I8 => {
-                let signed = spellings.signed_char || names(&["int8_t"]);
-                (spellings.plain_char && signed, "'char' and 'signed char'")
+                let signed = integer_names.signed_char || names(&["int8_t"]);
+                (integer_names.plain_char && signed, "'char' and 'signed char'")
             }
-            Scalar::I64 | Scalar::U64 => (spellings.long_long && long, "'long' and 'long long'"),
+            Scalar::I64 | Scalar::U64 => (integer_names.long_long && long, "'long' and 'long long'"),
             _ => (false, ""),
         };
         if both {

@@ -266,8 +266,8 @@ impl<'m> Lowering<'m> {
         known.map(Tree::constant)
     }
 
-    /// Where only specializations are defined, keeps those that a call's explicit template arguments
-    /// select, or whose parameters have the types of the arguments.
+    /// Keeps the specializations that a call's explicit template arguments select, or whose
+    /// parameters have the types of the arguments, if only specializations are defined.
     fn matching_specializations(
         &mut self,
         all: Vec<usize>,

@@ -1,5 +1,5 @@
-//! Enums have the values and the memory of their integer type. Where C++ distinguishes the two types
-//! (overloads, overloaded operators, deduced template arguments, type traits), the use is an error.
+//! Enums have the values and the memory of their integer type. Uses for which C++ distinguishes the
+//! two types (overloads, overloaded operators, deduced template arguments, type traits) are errors.
 
 use foldhash::{HashSet, HashSetExt};
 

@@ -13,7 +13,7 @@
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
-//! | memory layout of structs | `layout.rs` |
+//! | types and memory layout of structs | `struct_type.rs`, `layout.rs` |
 //! | limits of enums | `enums.rs` |
 //! | queries on syntax | `scan.rs` |
 
@@ -52,6 +52,7 @@ mod scan;
 mod scope;
 mod shared;
 mod stmt;
+mod struct_type;
 mod template;
 mod warp;
 

@@ -172,7 +172,8 @@ pub(super) fn value_type(operand: &CudaOperand) -> Option<Type> {
     }
 }
 
-/// Rank of the conversion of an argument; `is_generic` if the parameter's type is a template parameter.
+/// Rank of the conversion of an argument; `is_generic` if the parameter's type is a template
+/// parameter.
 fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand, is_generic: bool) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {

@@ -100,11 +100,11 @@ impl Parser<'_> {
             self.advance();
         }
         let span = start.to(self.last_span());
-        let spellings = &mut self.file.spellings;
-        spellings.plain_char |= word == Some("char") && !signed && !unsigned;
-        spellings.signed_char |= word == Some("char") && signed;
-        spellings.long |= longs == 1;
-        spellings.long_long |= longs > 1;
+        let integer_names = &mut self.file.integer_names;
+        integer_names.plain_char |= word == Some("char") && !signed && !unsigned;
+        integer_names.signed_char |= word == Some("char") && signed;
+        integer_names.long |= longs == 1;
+        integer_names.long_long |= longs > 1;
         let base = match (base, word) {
             (Some(base), _) => base,
             (None, Some("void")) => Base::Void,
