@@ -385,8 +385,18 @@ pub struct UnsupportedFunction {
     pub errors: Vec<Diagnostic>,
 }
 
+/// Integer types that the file uses and that have the same values as another one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IntegerNames {
+    pub plain_char: bool,
+    pub signed_char: bool,
+    pub long: bool,
+    pub long_long: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct File {
+    pub integer_names: IntegerNames,
     pub namespaces: Namespaces,
     pub functions: Vec<Function>,
     pub unsupported_functions: Vec<UnsupportedFunction>,
@@ -398,6 +408,7 @@ pub struct File {
     pub aliases: Vec<(Symbol, TypeName)>,
     /// Assertions outside of functions and structs.
     pub assertions: Vec<Assertion>,
+    pub enums: Vec<Symbol>,
     /// Constants of scoped enums, by enum.
     pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`

@@ -37,6 +37,7 @@ pub struct CudaModule {
     file: File,
     /// For each function, whether it is pure and becomes an IR function; others are inlined.
     is_pure: Vec<bool>,
+    enum_names: lower::EnumNames,
     /// Errors of the file as a whole.
     errors: Vec<Diagnostic>,
     missing_headers: Vec<MissingHeader>,
@@ -110,8 +111,9 @@ impl CudaModule {
                 .map(|(span, what, hint)| source.diagnostic(span, what, String::new(), hint.map(Into::into))),
         );
         let is_pure = lower::pure_functions(&names, &file);
+        let enum_names = lower::EnumNames::of(&file, &names);
         let (missing_headers, included) = (preprocessed.missing_headers, preprocessed.included);
-        CudaModule { source, names, file, is_pure, errors, missing_headers, included }
+        CudaModule { source, names, file, is_pure, enum_names, errors, missing_headers, included }
     }
 
     /// Returns the module if it has a kernel that was parsed, or nothing that failed.

@@ -40,8 +40,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Opens a namespace inside the namespace `outer`, and returns its index. One without a name, or
-    /// an inline one, is part of the namespace around it.
+    /// Opens a namespace inside the namespace `outer`, and returns its index. One without a name,
+    /// or an inline one, is part of the namespace around it.
     pub fn open(&mut self, outer: Option<usize>, names: &[Symbol], start: u32) -> usize {
         let mut path = outer.map_or(vec![], |outer| self.all[outer].path.clone());
         path.extend(names);
@@ -72,8 +72,8 @@ impl Namespaces {
         self.used.insert(name);
     }
 
-    /// Returns true if a using-declaration or using-directive may make the definition of `name` in a
-    /// namespace visible elsewhere.
+    /// Returns true if a using-declaration or using-directive may make the definition of `name` in
+    /// a namespace visible elsewhere.
     pub fn is_used(&self, name: Symbol, path: &[Symbol]) -> bool {
         self.used.contains(&name) || path.last().is_some_and(|last| self.used.contains(last))
     }

@@ -42,8 +42,19 @@ pub fn is_collective(name: &str) -> bool {
 pub enum Group {
     Block,
     Grid,
-    /// A tile of that number of threads of a warp.
-    Tile(u8),
+    /// A tile of that number of threads of a warp; the second number is the size of the tile that
+    /// was partitioned, 0 if it was the thread block.
+    Tile(u8, u8),
+}
+
+impl Group {
+    /// Returns true if both have the same C++ type, or the other converts to it.
+    pub fn is_same_type(self, other: Group) -> bool {
+        match (self, other) {
+            (Group::Tile(a, _), Group::Tile(b, _)) => a == b,
+            _ => self == other,
+        }
+    }
 }
 
 /// Returns true for the types of cooperative groups.

@@ -44,7 +44,7 @@ fn groups() {
                 unsigned votes = warp.ballot(threadIdx.x % 2 == 0);
                 if (threadIdx.x == 0) x[8] = votes == 0x55555555u;
             }",
-            &[496.0, 1520.0, 38.0, 1.0, 16.0, 31.0, 63.0, 10.0, 1.0],
+            &[496.0, 1520.0, 38.0, 1.0, 8.0, 31.0, 63.0, 2.0, 1.0],
         ),
         (
             "__global__ void k(int* x) { auto g = cooperative_groups::this_grid(); x[g.thread_rank()] = g.size() - g.thread_rank(); }",

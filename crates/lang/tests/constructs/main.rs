@@ -10,6 +10,7 @@ mod language;
 mod namespaces;
 mod preprocessor;
 mod specializations;
+mod types;
 mod unfinished;
 
 use bornite_ir::interp::run;

@@ -337,7 +337,10 @@ impl<'m> Lowering<'m> {
         let mut types = vec![];
         for arg in templates {
             match arg {
-                TemplateArg::Type(ty) => types.push((self.c_type(ty)?, ty.constant, ty.reference)),
+                TemplateArg::Type(ty) => {
+                    self.check_not_enum(ty)?;
+                    types.push((self.c_type(ty)?, ty.constant, ty.reference));
+                }
                 TemplateArg::Value(value) => return self.fail(value.span, "expected a type", "a value", ""),
             }
         }
@@ -345,6 +348,12 @@ impl<'m> Lowering<'m> {
             CType::Value(ty) => ty.as_scalar(),
             _ => None,
         };
+        if let ("is_same", [a, b]) = (name.trim_end_matches("_v"), &types[..])
+            && a == b
+            && let Some(scalar) = scalar(a.0)
+        {
+            self.check_distinct_integers(scalar, span)?;
+        }
         let holds = match (name.trim_end_matches("_v"), &types[..]) {
             ("is_same", [a, b]) => a == b,
             ("is_floating_point", [(ty, ..)]) => matches!(scalar(*ty), Some(Scalar::F32 | Scalar::F64)),
@@ -357,6 +366,30 @@ impl<'m> Lowering<'m> {
             _ => return self.unsupported(span, format!("'{name}' with these arguments"), ""),
         };
         Ok(CudaOperand::Tree(Tree::int(Scalar::Bool, holds as i64)))
+    }
+
+    /// Rejects a comparison of types that have the same values but differ in C++, if the file
+    /// uses both: `char` and `signed char`, `long` and `long long`.
+    fn check_distinct_integers(&mut self, scalar: Scalar, span: SourceSpan) -> LowerResult {
+        let integer_names = self.module.file.integer_names;
+        let names = |all: &[&str]| all.iter().any(|name| self.module.names.find(name).is_some());
+        let long = integer_names.long
+            || match scalar {
+                Scalar::I64 => names(&["int64_t", "ptrdiff_t", "ssize_t", "intptr_t"]),
+                _ => names(&["uint64_t", "size_t", "uintptr_t", "ulong"]),
+            };
+        let (both, what) = match scalar {
+            Scalar::I8 => {
+                let signed = integer_names.signed_char || names(&["int8_t"]);
+                (integer_names.plain_char && signed, "'char' and 'signed char'")
+            }
+            Scalar::I64 | Scalar::U64 => (integer_names.long_long && long, "'long' and 'long long'"),
+            _ => (false, ""),
+        };
+        if both {
+            return self.unsupported(span, format!("'is_same' in a file that uses both {what}"), "use one of them");
+        }
+        Ok(())
     }
 
     /// `numeric_limits<T>::max()` and similar.

@@ -10,7 +10,7 @@ use super::method::ThisObject;
 use super::overload::{ConversionRank, is_cuda_function};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
-use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::diagnostic::{counted, given_count};
@@ -139,6 +139,7 @@ impl<'m> Lowering<'m> {
         mut args: Vec<Option<&'m Expr>>,
         span: SourceSpan,
     ) -> LowerResult<Option<CudaOperand>> {
+        self.check_enum_call(&target, &operands, &args, span)?;
         let CallTarget { candidates, name, templates, outer, this, is_builtin_too } = target;
         let module = self.module;
         let candidates = self.matching_specializations(candidates, templates, &operands, span)?;
@@ -157,6 +158,7 @@ impl<'m> Lowering<'m> {
             operands.push(self.default_argument(function, &bound, default)?);
             args.push(Some(default));
         }
+        self.check_deduced_const(function, &operands, span)?;
         let mut own = bound;
         if !own.is_empty()
             && function.method.is_none()
@@ -180,6 +182,39 @@ impl<'m> Lowering<'m> {
             return Ok(Some(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1))));
         }
         self.inline_call(chosen, &own, this, operands, &args, span).map(Some)
+    }
+
+    /// Rejects a template argument that C++ deduces as const, `T*` from `const int*`, where the
+    /// function compares it with other types.
+    fn check_deduced_const(
+        &mut self,
+        function: &'m Function,
+        operands: &[CudaOperand],
+        span: SourceSpan,
+    ) -> LowerResult {
+        let drops = |(param, operand): (&Declarator, &CudaOperand)| {
+            let is_generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));
+            let is_const = match operand {
+                CudaOperand::Pointer(pointer) => pointer.constant && param.ty.pointers > 0,
+                CudaOperand::Address(lvalue) => lvalue.constant && param.ty.pointers > 0,
+                CudaOperand::Lvalue(lvalue) => lvalue.constant && param.ty.reference,
+                _ => false,
+            };
+            is_generic && is_const && !param.ty.constant
+        };
+        if function.templates.is_empty() || !function.params.iter().zip(operands).any(drops) {
+            return Ok(());
+        }
+        let mut compares = false;
+        scan::for_each_expr(&function.body, &mut |expr| {
+            compares |=
+                matches!(&expr.kind, ExprKind::Call { callee, .. } if self.text(*callee).starts_with("is_same"));
+        });
+        if compares {
+            let what = "'is_same' in a function whose template argument is deduced as const";
+            return self.unsupported(span, what, "declare the parameter as a pointer to const");
+        }
+        Ok(())
     }
 
     /// Reports the errors of an unsupported function, or of one without a known name if `name` is
@@ -231,8 +266,8 @@ impl<'m> Lowering<'m> {
         known.map(Tree::constant)
     }
 
-    /// Where only specializations are defined, keeps those that a call's explicit template arguments
-    /// select, or whose parameters have the types of the arguments.
+    /// Keeps the specializations that a call's explicit template arguments select, or whose
+    /// parameters have the types of the arguments, if only specializations are defined.
     fn matching_specializations(
         &mut self,
         all: Vec<usize>,

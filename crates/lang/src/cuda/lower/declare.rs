@@ -45,7 +45,9 @@ impl<'m> Lowering<'m> {
         };
         match ty {
             CType::Group(group) => match d.init.as_ref().map(|init| self.operand(init)).transpose()? {
-                Some(CudaOperand::Group(found)) if found == group && d.sizes.is_empty() => Ok(Binding::Group(group)),
+                Some(CudaOperand::Group(found)) if found.is_same_type(group) && d.sizes.is_empty() => {
+                    Ok(Binding::Group(found))
+                }
                 _ => self.unsupported(d.span, "this declaration of a group", "initialize it where it is declared"),
             },
             CType::Collective(_) | CType::TempStorage(_) => self.unsupported(

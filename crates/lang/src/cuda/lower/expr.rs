@@ -58,6 +58,7 @@ impl<'m> Lowering<'m> {
                 "use loops, not macros",
             );
         }
+        self.check_enum_operator(expr)?;
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
             ExprKind::Str(_) => self.unsupported(expr.span, "a string literal outside 'printf'", ""),

@@ -34,8 +34,8 @@ impl<'m> Lowering<'m> {
                 let group = self.tile_of(size, span)?;
                 match self.operand(parent)? {
                     CudaOperand::Group(Group::Block) => Ok(Some(CudaOperand::Group(group))),
-                    CudaOperand::Group(Group::Tile(outer)) if i64::from(outer) >= size => {
-                        Ok(Some(CudaOperand::Group(group)))
+                    CudaOperand::Group(Group::Tile(outer, _)) if i64::from(outer) >= size => {
+                        Ok(Some(CudaOperand::Group(Group::Tile(size as u8, outer))))
                     }
                     _ => self.fail(parent.span, "this group cannot be partitioned", "expected a thread block", ""),
                 }
@@ -57,7 +57,7 @@ impl<'m> Lowering<'m> {
     /// The tile of a number of threads.
     pub(super) fn tile_of(&mut self, size: i64, span: SourceSpan) -> LowerResult<Group> {
         match size {
-            1 | 2 | 4 | 8 | 16 | 32 => Ok(Group::Tile(size as u8)),
+            1 | 2 | 4 | 8 | 16 | 32 => Ok(Group::Tile(size as u8, 0)),
             _ => self.unsupported(span, format!("a tile of {size} threads"), "write a power of 2 up to 32"),
         }
     }
@@ -84,7 +84,7 @@ impl<'m> Lowering<'m> {
                 self.push_stmt(Stmt::Barrier, span);
                 Ok(CudaOperand::Void)
             }
-            (Group::Tile(_), "sync", []) => {
+            (Group::Tile(..), "sync", []) => {
                 self.push_stmt(Stmt::WarpBarrier, span);
                 Ok(CudaOperand::Void)
             }
@@ -92,7 +92,7 @@ impl<'m> Lowering<'m> {
                 let rank = self.w.linear_thread(self.index_type, block);
                 Ok(CudaOperand::Tree(rank.cast(Scalar::U32)))
             }
-            (Group::Tile(size), "thread_rank", []) => {
+            (Group::Tile(size, _), "thread_rank", []) => {
                 let rank = self.w.linear_thread(self.index_type, block);
                 let mask = Tree::int(self.index_type, i64::from(size) - 1);
                 Ok(CudaOperand::Tree(Tree::op(Op::And, vec![rank, mask]).cast(Scalar::U32)))
@@ -109,16 +109,22 @@ impl<'m> Lowering<'m> {
                 Ok(CudaOperand::Tree(Tree::op(Op::Add, vec![first, own])))
             }
             (Group::Block, "size" | "num_threads" | "group_size", []) => unsigned(threads),
-            (Group::Tile(size), "size" | "num_threads" | "group_size", []) => unsigned(size.into()),
+            (Group::Tile(size, _), "size" | "num_threads" | "group_size", []) => unsigned(size.into()),
             (Group::Grid, "size" | "num_threads" | "group_size", []) => {
                 let blocks: i64 = grid.iter().map(|n| i64::from(*n)).product();
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, blocks.wrapping_mul(threads))))
             }
-            (Group::Tile(size), "meta_group_rank", []) => {
-                let rank = self.w.linear_thread(self.index_type, block).cast(Scalar::U32);
+            (Group::Tile(size, parent), "meta_group_rank", []) => {
+                let mut rank = self.w.linear_thread(self.index_type, block).cast(Scalar::U32);
+                if parent > 0 {
+                    rank = Tree::op(Op::And, vec![rank, Tree::int(Scalar::U32, i64::from(parent) - 1)]);
+                }
                 Ok(CudaOperand::Tree(Tree::op(Op::Div, vec![rank, Tree::int(Scalar::U32, size.into())])))
             }
-            (Group::Tile(size), "meta_group_size", []) => unsigned((threads + i64::from(size) - 1) / i64::from(size)),
+            (Group::Tile(size, parent @ 1..), "meta_group_size", []) => unsigned((parent / size).into()),
+            (Group::Tile(size, _), "meta_group_size", []) => {
+                unsigned((threads + i64::from(size) - 1) / i64::from(size))
+            }
             (Group::Block, "thread_index" | "group_index", []) => {
                 let builtin = if name == "thread_index" { Builtin::Thread } else { Builtin::Block };
                 let axes = [Axis::X, Axis::Y, Axis::Z];
@@ -126,7 +132,7 @@ impl<'m> Lowering<'m> {
                 let dim3 = Type::Vector(Scalar::U32, 3);
                 Ok(CudaOperand::Tree(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, parts.into()), dim3)))
             }
-            (Group::Tile(size), "shfl" | "shfl_up" | "shfl_down" | "shfl_xor", [value, lane]) => {
+            (Group::Tile(size, _), "shfl" | "shfl_up" | "shfl_down" | "shfl_xor", [value, lane]) => {
                 let shuffle = match name {
                     "shfl" => Shuffle::Index,
                     "shfl_up" => Shuffle::Up,
@@ -137,7 +143,7 @@ impl<'m> Lowering<'m> {
                 let lane = self.convert(lane_tree, Scalar::I32.into(), lane.span)?.cast(self.index_type);
                 Ok(CudaOperand::Tree(self.shuffle_tree(shuffle, operand, lane, size.into(), value.span)?))
             }
-            (Group::Tile(32), "any" | "all" | "ballot", [condition]) => {
+            (Group::Tile(32, _), "any" | "all" | "ballot", [condition]) => {
                 let vote = match name {
                     "any" => Vote::Any,
                     "all" => Vote::All,
@@ -152,7 +158,7 @@ impl<'m> Lowering<'m> {
 
     /// `reduce(tile, value, plus<T>())`, by a butterfly of shuffles.
     fn group_reduce(&mut self, group: Group, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
-        let (Group::Tile(size), [value, operator]) = (group, args) else {
+        let (Group::Tile(size, _), [value, operator]) = (group, args) else {
             return self.unsupported(span, "'reduce' of this group", "reduce a tile");
         };
         let ExprKind::Call { callee, .. } = &operator.kind else {

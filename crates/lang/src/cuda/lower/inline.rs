@@ -102,7 +102,7 @@ impl<'m> Lowering<'m> {
             self.check_const(param, is_const)?;
         }
         match (ty, operand) {
-            (CType::Group(group), CudaOperand::Group(found)) if group == found => Ok(Binding::Group(group)),
+            (CType::Group(group), CudaOperand::Group(found)) if group.is_same_type(found) => Ok(Binding::Group(found)),
             (CType::TempStorage(collective), CudaOperand::Pointer(pointer))
                 if pointer.pointee_type() == collective.scalar.into() =>
             {

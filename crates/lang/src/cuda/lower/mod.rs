@@ -13,7 +13,8 @@
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
-//! | memory layout of structs | `layout.rs` |
+//! | types and memory layout of structs | `struct_type.rs`, `layout.rs` |
+//! | limits of enums | `enums.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
@@ -32,6 +33,7 @@ mod control;
 mod convert;
 mod cuda_functions;
 mod declare;
+mod enums;
 mod expr;
 mod group;
 mod index;
@@ -50,6 +52,7 @@ mod scan;
 mod scope;
 mod shared;
 mod stmt;
+mod struct_type;
 mod template;
 mod warp;
 
@@ -67,6 +70,7 @@ use crate::diagnostic::Diagnostic;
 use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 pub(super) use cuda_functions::is_math;
+pub(super) use enums::EnumNames;
 use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
 use method::ThisObject;
 pub(super) use scan::pure_functions;

@@ -124,7 +124,8 @@ impl<'m> Lowering<'m> {
             lower.in_file_scope(&function.templates, &bound, |lower| lower.declared_types(function))
         })?;
         let all = function.params.iter().zip(types).zip(operands);
-        all.map(|((param, ty), operand)| conversion_rank(param, ty, operand)).collect()
+        let is_generic = |param: &Declarator| function.templates.iter().any(|t| param.ty.base == Base::Named(t.name));
+        all.map(|((param, ty), operand)| conversion_rank(param, ty, operand, is_generic(param))).collect()
     }
 
     /// Returns true if `a` is `b`, or a better match than it.
@@ -171,19 +172,22 @@ pub(super) fn value_type(operand: &CudaOperand) -> Option<Type> {
     }
 }
 
-fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand) -> Option<ConversionRank> {
+/// Rank of the conversion of an argument; `is_generic` if the parameter's type is a template
+/// parameter.
+fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand, is_generic: bool) -> Option<ConversionRank> {
     let constant = param.ty.constant;
     let to = match to {
         CType::Void | CType::Collective(_) | CType::TempStorage(_) => return None,
         CType::Group(group) => {
-            return matches!(operand, CudaOperand::Group(found) if *found == group).then_some(ConversionRank::Exact);
+            return matches!(operand, CudaOperand::Group(found) if found.is_same_type(group))
+                .then_some(ConversionRank::Exact);
         }
         CType::Value(to) => {
             let from = value_type(operand)?;
             return match (param.ty.reference, operand) {
                 // A template parameter may be deduced as const.
                 (true, CudaOperand::Lvalue(lvalue)) if !constant => {
-                    let drops = lvalue.constant && matches!(param.ty.base, Base::Scalar(_));
+                    let drops = lvalue.constant && !is_generic;
                     (from == to && !drops).then_some(ConversionRank::Exact)
                 }
                 (true, _) if !constant => None,

@@ -142,8 +142,8 @@ impl<'m> Lowering<'m> {
         all
     }
 
-    /// Narrows the candidates of a call without a qualifier to those of the innermost namespace, and
-    /// rejects a call whose viable candidates are in several.
+    /// Narrows the candidates of a call without a qualifier to those of the innermost namespace,
+    /// and rejects a call whose viable candidates are in several.
     pub(super) fn one_namespace(
         &mut self,
         candidates: Vec<usize>,

@@ -14,7 +14,10 @@ impl<'m> Lowering<'m> {
     /// Evaluates an explicit argument.
     fn template_arg(&mut self, param: &TemplateParam, arg: &'m TemplateArg, span: SourceSpan) -> LowerResult<BoundArg> {
         match arg {
-            TemplateArg::Type(ty) if param.is_type() => Ok(BoundArg::Type(self.c_type(ty)?)),
+            TemplateArg::Type(ty) if param.is_type() => {
+                self.check_not_enum(ty)?;
+                Ok(BoundArg::Type(self.c_type(ty)?))
+            }
             TemplateArg::Value(value) if !param.is_type() => Ok(BoundArg::Value(self.template_value(value)?)),
             _ => {
                 let what = format!("wrong kind of argument for template parameter '{}'", self.text(param.name));

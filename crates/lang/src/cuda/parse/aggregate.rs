@@ -197,6 +197,7 @@ impl Parser<'_> {
         };
         if let Some((name, span)) = named {
             self.types.insert(name);
+            self.file.enums.push(name);
             self.file.aliases.push((name, int(span, false)));
         }
         if self.take(";") {

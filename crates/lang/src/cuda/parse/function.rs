@@ -4,7 +4,7 @@ use super::method::Signature;
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
 use crate::cuda::ast::{
-    Base, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam, TypeName,
+    Base, Declarator, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam, TypeName,
     UnsupportedFunction,
 };
 use crate::cuda::lex::{Symbol, TokenKind};
@@ -116,7 +116,7 @@ impl Parser<'_> {
         self.take("const");
         self.take("noexcept");
         let known =
-            self.forward_declarations.iter().find(|(found, known)| *found == name && known.len() == params.len());
+            self.forward_declarations.iter().find(|(found, known)| *found == name && has_same_types(known, &params));
         if let Some((_, known)) = known {
             // Default arguments come from the first declaration.
             params
@@ -271,7 +271,7 @@ impl Parser<'_> {
     }
 
     /// Parses the parameters of a function, including the parentheses.
-    pub(super) fn params(&mut self) -> ParseResult<Vec<crate::cuda::ast::Declarator>> {
+    pub(super) fn params(&mut self) -> ParseResult<Vec<Declarator>> {
         self.expect("(", "after the name of a function")?;
         let mut params = vec![];
         while !self.is(")") {
@@ -295,22 +295,13 @@ impl Parser<'_> {
 
     /// Rejects a redefinition.
     pub(super) fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
-        let signature = |ty: &TypeName| {
-            let constant = ty.constant && (ty.pointers > 0 || ty.reference);
-            (ty.base.clone(), ty.pointers, ty.reference, constant)
-        };
         let owner = |function: &Function| function.method.as_ref().map(|method| (method.of, method.is_const));
         let alike = |old: &Function| {
             owner(old) == owner(new)
-                && old.params.len() == new.params.len()
+                && has_same_types(&old.params, &new.params)
                 && old.templates.len() == new.templates.len()
                 && old.specialization.is_none()
                 && new.specialization.is_none()
-                && old
-                    .params
-                    .iter()
-                    .zip(&new.params)
-                    .all(|(a, b)| signature(&a.ty) == signature(&b.ty) && a.sizes.len() == b.sizes.len())
         };
         let found = self.file.functions.iter().find(|old| old.name == new.name && alike(old));
         let Some(old) = found else { return Ok(()) };
@@ -320,4 +311,14 @@ impl Parser<'_> {
         let hint = "use different names; namespaces are ignored";
         self.fail(new.span, message, format!("first defined in {line}"), hint)
     }
+}
+
+/// Returns true if two lists of parameters have the same types, as written.
+fn has_same_types(a: &[Declarator], b: &[Declarator]) -> bool {
+    let signature = |param: &Declarator| {
+        let ty = &param.ty;
+        let constant = ty.constant && (ty.pointers > 0 || ty.reference);
+        (ty.base.clone(), ty.pointers, ty.reference, constant, param.sizes.len())
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| signature(a) == signature(b))
 }

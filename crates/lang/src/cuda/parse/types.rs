@@ -100,6 +100,11 @@ impl Parser<'_> {
             self.advance();
         }
         let span = start.to(self.last_span());
+        let integer_names = &mut self.file.integer_names;
+        integer_names.plain_char |= word == Some("char") && !signed && !unsigned;
+        integer_names.signed_char |= word == Some("char") && signed;
+        integer_names.long |= longs == 1;
+        integer_names.long_long |= longs > 1;
         let base = match (base, word) {
             (Some(base), _) => base,
             (None, Some("void")) => Base::Void,
@@ -198,8 +203,9 @@ impl Parser<'_> {
             let span = self.span();
             return self.unsupported(span, "a pointer to a function or array", "call the function by its name");
         }
-        if what == "a parameter" && matches!(self.kind(), TokenKind::Reserved("," | ")")) {
-            return Ok(Declarator { name: self.unnamed, span: ty.span, ty, sizes: vec![], init: None });
+        if what == "a parameter" && matches!(self.kind(), TokenKind::Reserved("," | ")" | "=")) {
+            let init = if self.take("=") { Some(self.initializer()?) } else { None };
+            return Ok(Declarator { name: self.unnamed, span: ty.span, ty, sizes: vec![], init });
         }
         let (name, span) = self.name(what)?;
         if self.is_type_name(name) {
