@@ -4,8 +4,8 @@ use super::method::Signature;
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
 use crate::cuda::ast::{
-    Base, Declarator, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam, TypeName,
-    UnsupportedFunction,
+    Base, Declarator, Expr, Function, Method, MethodKind, Stmt, StmtKind, Storage, TemplateArg, TemplateParam,
+    TypeName, UnsupportedFunction,
 };
 use crate::cuda::lex::{Symbol, TokenKind};
 
