@@ -80,6 +80,11 @@ fn unsupported_specializations() {
             __global__ void k(int* x) { x[0] = f(1.f); }",
             "no specialization of 'f' matches",
         ),
+        (
+            "template <class T> __device__ int f(T) { return 1; } __device__ int f(int) { return 2; }
+            __global__ void k(int* x) { x[0] = f<>(1); }",
+            "'<>' that selects a template is not supported",
+        ),
     ]);
 }
 

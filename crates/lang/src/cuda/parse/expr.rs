@@ -4,7 +4,7 @@ use bornite_ir::Value;
 
 use super::{ParseResult, Parser};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TemplateArg, Unary};
+use crate::cuda::ast::{Base, Binary, Expr, ExprKind, Function, TemplateArg, Unary};
 use crate::cuda::lex::{Symbol, TokenKind};
 use crate::cuda::lower::is_math;
 use crate::cuda::preprocess::undeclared_hint;
@@ -438,6 +438,10 @@ impl Parser<'_> {
         let mut templates = vec![];
         if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {
             templates = self.template_args()?;
+            let is_plain = |one: &Function| one.name == name && one.templates.is_empty();
+            if templates.is_empty() && self.file.functions.iter().any(is_plain) {
+                return self.unsupported(start, "'<>' that selects a template", "write its arguments");
+            }
         }
         // `cg::plus<int>{}`
         if is_group_template && self.is("{") && self.ahead(1) == TokenKind::Reserved("}") {
