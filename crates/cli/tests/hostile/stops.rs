@@ -37,7 +37,6 @@ fn every_phase_ends_soon_after_a_signal() {
     let folder = scratch("stops");
     let at = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     std::fs::write(at("long.txt"), words(6_000_000)).unwrap();
-    std::fs::write(at("medium.txt"), words(500_000)).unwrap();
     std::fs::write(at("short.txt"), words(20_000)).unwrap();
     std::fs::File::create(at("zeros.bin")).unwrap().set_len(12 << 30).unwrap();
     // The phase, the event that it begins with, and what leads to it.
@@ -48,7 +47,7 @@ fn every_phase_ends_soon_after_a_signal() {
     let (batch, sample) = ([&batch[..], &wide].concat(), [&sample[..], &wide].concat());
     let phases: [(&str, &str, &[&str]); 8] = [
         ("reading", "\"reading\"", &["--data", &at("long.txt"), "--tokenizer", "bpe:1000"]),
-        ("merging", "\"merging\"", &["--data", &at("medium.txt"), "--tokenizer", "bpe:1000000"]),
+        ("merging", "\"merging\"", &["--data", &at("long.txt"), "--tokenizer", "bpe:1000000"]),
         ("tokenizing", "\"tokenizing\"", &["--data", &at("long.txt"), "--tokenizer", "gpt2"]),
         ("verifying", "\"verifying\"", &["--data", &at("zeros.bin")]),
         ("accumulating", "\"begin\"", &["--data", &at("short.txt"), "--set", "train.accumulate=1000000"]),
