@@ -174,7 +174,7 @@ const KEYWORDS: &[&str] = &[
     "noexcept",
 ];
 
-/// Alternative spellings of punctuators.
+/// Alternative tokens of punctuators.
 const ALTERNATIVE_TOKENS: &[(&str, &str)] = &[
     ("and", "&&"),
     ("or", "||"),

@@ -3,7 +3,9 @@
 
 use bornite_ir::{Check, Op, Scalar, Stmt, Value};
 
-use super::cuda_functions::{MathType, bit_cast_function, conversion_function, half_op, is_math, op_table};
+use super::cuda_functions::{
+    MathType, bit_cast_function, conversion_function, half_op, is_math, is_type_trait, op_table,
+};
 use super::lvalue::CudaOperand;
 use super::math::COMPOSITE_FUNCTIONS;
 use super::{LowerResult, Lowering};
@@ -78,20 +80,7 @@ impl<'m> Lowering<'m> {
                     "pass memory to the kernel, copy in a loop",
                 );
             }
-            "is_same"
-            | "is_same_v"
-            | "is_floating_point"
-            | "is_floating_point_v"
-            | "is_integral"
-            | "is_integral_v"
-            | "is_signed"
-            | "is_signed_v"
-            | "is_unsigned"
-            | "is_unsigned_v"
-            | "is_pointer"
-            | "is_pointer_v" => {
-                return self.type_trait(name, templates, span);
-            }
+            name if is_type_trait(name) => return self.type_trait(name, templates, span),
             "numeric_limits" => return self.numeric_limit(templates, args, span),
             "sincosf" | "sincos" | "__sincosf" | "sincospif" => return self.sincos(name, args, span),
             "nanf" | "nan" => {

@@ -156,6 +156,12 @@ pub fn bit_cast_function(name: &str) -> Option<(Scalar, Scalar)> {
     })
 }
 
+/// True for `is_same`, `is_same_v` and the other type traits that are supported.
+pub fn is_type_trait(name: &str) -> bool {
+    let name = name.strip_suffix("_v").unwrap_or(name);
+    ["is_same", "is_floating_point", "is_integral", "is_signed", "is_unsigned", "is_pointer"].contains(&name)
+}
+
 /// Returns true if a function has no side effects.
 pub fn is_math(name: &str) -> bool {
     let is_printer_math = name.strip_prefix("bn_").is_some_and(|rest| {
@@ -171,6 +177,7 @@ pub fn is_math(name: &str) -> bool {
         || bit_cast_function(name).is_some()
         || super::math::COMPOSITE_FUNCTIONS.iter().any(|(found, _)| *found == name)
         || name.starts_with("make_")
+        || is_type_trait(name)
         || matches!(
             name,
             "min"
@@ -198,18 +205,6 @@ pub fn is_math(name: &str) -> bool {
                 | "exp10f"
                 | "__exp10f"
                 | "numeric_limits"
-                | "is_same"
-                | "is_same_v"
-                | "is_floating_point"
-                | "is_floating_point_v"
-                | "is_integral"
-                | "is_integral_v"
-                | "is_signed"
-                | "is_signed_v"
-                | "is_unsigned"
-                | "is_unsigned_v"
-                | "is_pointer"
-                | "is_pointer_v"
                 | "exp10"
                 | "clamp"
         )
