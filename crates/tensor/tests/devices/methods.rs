@@ -502,7 +502,7 @@ pub fn images(device: Device) -> Outcome {
         near("conv2d", &found, &expected, 1e-13);
     }
     // A kernel of depth 2 adds the convolutions of neighbouring slices.
-    let (volume, kernel) = (random.floats(2 * 3 * 4 * 5, 1.0), random.floats(2 * 3 * 2 * 2, 1.0));
+    let (volume, kernel) = (random.vec(2 * 3 * 4 * 5, -1.0, 1.0), random.vec(3 * 2 * 2 * 2, -1.0, 1.0));
     let (volume, kernel) = (floats(&volume, &[2, 1, 3, 4, 5], device), floats(&kernel, &[3, 1, 2, 2, 2], device));
     let slice = |z: isize, k: isize| {
         let (image, weight) = (volume.slice(2, z..z + 1).squeeze(2), kernel.slice(2, k..k + 1).squeeze(2));

@@ -3,8 +3,8 @@
 use bornite::{
     DType, Device, Generator, Tensor,
     ops::{
-        Activation, Conv1dOptions, Conv2dOptions, Conv3dOptions, ConvTranspose2dOptions, CrossEntropyOptions, NllOptions, Reduction,
-        UpsampleMode,
+        Activation, Conv1dOptions, Conv2dOptions, Conv3dOptions, ConvTranspose2dOptions, CrossEntropyOptions,
+        NllOptions, Reduction, UpsampleMode,
     },
 };
 
