@@ -169,6 +169,24 @@ pub enum FaultKind {
     InvalidCall(String),
 }
 
+impl FaultKind {
+    /// Returns the name of the kind, such as `race`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FaultKind::OutOfBounds { .. } => "out_of_bounds",
+            FaultKind::Misaligned { .. } => "misaligned",
+            FaultKind::Uninitialized { .. } => "uninitialized",
+            FaultKind::Race { .. } => "race",
+            FaultKind::DivergentBarrier { .. } => "divergent_barrier",
+            FaultKind::PartialWarp { .. } => "partial_warp",
+            FaultKind::Division { .. } => "division",
+            FaultKind::AssertionFailed { .. } => "assertion",
+            FaultKind::StatementLimit(_) => "statement_limit",
+            FaultKind::InvalidCall(_) => "invalid_call",
+        }
+    }
+}
+
 /// Formats an element as C++ does: `tile[1][3]`.
 fn element(view: &str, indices: &[i64]) -> String {
     indices.iter().fold(view.to_owned(), |text, index| format!("{text}[{index}]"))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Value, store_scalar};
+use bornite::ir::{Fault, FaultKind, Kernel, Value, store_scalar};
 use bornite_lang::cuda::{CudaKernelInfo, CudaModule, PreprocessorOptions};
 use bornite_lang::{LaunchRequest, LoadError, Lowered, ParamRef};
 use clap::Args;
@@ -101,9 +101,14 @@ pub enum SourceLines {
 }
 
 impl SourceOrigin {
-    /// The source line of a fault.
-    pub fn line_of(&self, fault: &Fault) -> Option<u32> {
-        self.lowered.line_of(fault)
+    /// The source line of a fault, and of the earlier access of a race.
+    pub fn lines_of(&self, fault: &Fault) -> [Option<u32>; 2] {
+        [self.lowered.line_of(fault), self.lowered.earlier_line_of(fault)]
+    }
+
+    /// Kind of a fault, with indices as in the source.
+    pub fn kind_of(&self, fault: &Fault) -> FaultKind {
+        self.lowered.kind_of(fault)
     }
 
     /// File of a line, and its number in that file.

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod cuda;
 mod emit;
+mod finding;
 mod python;
 mod run;
 mod source;

@@ -8,6 +8,7 @@ use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};
 use bornite::{Device, Tensor};
 use serde_json::json;
 
+use super::finding::RunFinding;
 use super::source::Job;
 use crate::{Failure, print, print_json};
 
@@ -138,22 +139,6 @@ pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Resul
     }
 }
 
-/// A finding of the checks. The line is that of the source file, or else of the IR text.
-struct Finding {
-    message: String,
-    line: Option<usize>,
-}
-
-fn finding(job: &Job, fault: &Fault) -> Finding {
-    match &job.origin {
-        Some(origin) => Finding {
-            message: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
-            line: origin.line_of(fault).map(|line| line as usize),
-        },
-        None => Finding { message: fault.to_string(), line: fault.line },
-    }
-}
-
 /// Formats values: all digits of integers, the shortest exact form of floats.
 pub fn format_values(values: &[Value]) -> String {
     let word = |value: &Value| match value.scalar() {
@@ -213,14 +198,11 @@ pub fn execute(
             outcome => outcome,
         },
     };
-    let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
+    let mut found = outcome.as_ref().err().map(|fault| RunFinding::of_fault(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
         found = match interpret(job, options(ExecutionOrder::Reverse))? {
-            Err(fault) => Some(finding(job, &fault)),
-            Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
-                message: format!("kernel '{}': its results depend on the execution order of threads", kernel.name),
-                line: None,
-            }),
+            Err(fault) => Some(RunFinding::of_fault(job, &fault)),
+            Ok(reverse) if reverse.memory != forward.memory => Some(RunFinding::order_dependence(job)),
             Ok(_) => None,
         };
     }
@@ -239,26 +221,16 @@ pub fn execute(
             .iter()
             .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": values_to_json(first)}))
             .collect();
-        let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.message), found.line));
-        let located = job.origin.as_ref().map(|origin| match line {
-            Some(line) => origin.location(line as u32),
-            None => (origin.file.clone(), 0),
-        });
-        let (file, line) = match located {
-            Some((file, n)) => (Some(file), line.map(|_| n as usize)),
-            None => (None, line),
-        };
-        print_json(&json!({
-            "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
-            "file": file, "checked": true, "printed": shown.lines,
-        }))?;
-    } else if let Some(Finding { message, line }) = &found {
-        let text = kernel.to_string();
-        let shown = line.and_then(|n| match &job.origin {
-            Some(origin) => Some(format!("\n{}", origin.shown(n as u32))),
-            None => text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}")),
-        });
-        print(&format!("{message}{}\n", shown.unwrap_or_default()))?;
+        let mut report = RunFinding::json(found.as_ref(), job);
+        report.insert("kernel".into(), json!(kernel.name));
+        report.insert("device".into(), json!(device.to_string()));
+        report.insert("ok".into(), json!(found.is_none()));
+        report.insert("checked".into(), json!(true));
+        report.insert("outputs".into(), outputs.into());
+        report.insert("printed".into(), json!(shown.lines));
+        print_json(&report.into())?;
+    } else if let Some(found) = &found {
+        print(&found.text(job))?;
     } else {
         let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
         let lines: Vec<String> =
