@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::races::{AccessEvent, AccessKind};
-use super::{Component, ExecutionOrder, Machine};
+use super::races::{AccessEvent, AccessKind, Conflict};
+use super::{Component, ExecutionOrder, Machine, RecordedAccess};
 use crate::{
     Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP_SIZE,
     load_scalar, store_scalar,
@@ -53,6 +53,23 @@ impl BoundView {
     /// Returns the number of tracked cells.
     pub fn cell_count(&self) -> u64 {
         self.elements * self.cells as u64
+    }
+
+    /// Returns the indices of the element of a cell, or its offset if the strides do not determine
+    /// them.
+    fn indices(&self, cell: usize) -> Vec<i64> {
+        let offset = (cell / self.cells) as i64;
+        let mut rest = offset - self.origin;
+        let mut indices = vec![];
+        for &(extent, stride) in &self.dims {
+            let index = if stride > 0 && rest >= 0 { rest / stride } else { 0 };
+            if index >= extent {
+                return vec![offset];
+            }
+            indices.push(index);
+            rest -= index * stride;
+        }
+        if rest == 0 { indices } else { vec![offset] }
     }
 }
 
@@ -215,7 +232,8 @@ impl Machine<'_, '_, '_> {
             let index = component.int(lane);
             if !(0..count as i64).contains(&index) {
                 let view = format!("{}, components", self.kernel.view(view).name);
-                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, thread: self.lane_name(lane) };
+                let (len, thread) = (count as u64, self.lane_name(lane));
+                let kind = FaultKind::OutOfBounds { view, index, len, indices: vec![], thread };
                 return Err(self.fault(kind));
             }
         }
@@ -362,11 +380,13 @@ impl Machine<'_, '_, '_> {
             let reach = if n == last { width as i64 - 1 } else { 0 };
             if index < 0 || index >= extent.saturating_sub(reach) {
                 let name = self.kernel.view(view).name;
-                let view = if last == 0 { name.into() } else { format!("{name}, dimension {n}") };
+                let (view, indices) = match last {
+                    0 => (name.into(), vec![]),
+                    _ => (format!("{name}, dimension {n}"), indices[..=last].iter().map(|i| i.int(lane)).collect()),
+                };
                 let index = if index < 0 { index } else { index.saturating_add(reach) };
-                let kind =
-                    FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, thread: self.lane_name(lane) };
-                return Err(self.fault(kind));
+                let (len, thread) = (extent.max(0) as u64, self.lane_name(lane));
+                return Err(self.fault(FaultKind::OutOfBounds { view, index, len, indices, thread }));
             }
             position += index * stride;
         }
@@ -394,8 +414,8 @@ impl Machine<'_, '_, '_> {
                     memory.written[cell] = true;
                 } else if !memory.written[cell] {
                     let view = self.kernel.shared[n as usize].name.clone();
-                    let index = (cell / self.shared_views[n as usize].cells) as i64;
-                    let kind = FaultKind::Uninitialized { view, index, thread: self.lane_name(lane) };
+                    let indices = self.shared_views[n as usize].indices(cell);
+                    let kind = FaultKind::Uninitialized { view, indices, thread: self.lane_name(lane) };
                     return Err(self.fault(kind));
                 }
                 &mut memory.history
@@ -405,7 +425,16 @@ impl Machine<'_, '_, '_> {
                 None => return Ok(()),
             },
         };
-        let Some(earlier) = history.record(cell, kind, event) else { return Ok(()) };
+        let conflict = history.record(cell, kind, event);
+        let Some(earlier) = conflict else {
+            if let Some(recording) = &mut self.recording {
+                let access = Conflict { kind, block: event.block, thread: event.thread };
+                if (recording.view, recording.cell, recording.access) == (view, cell, access) {
+                    recording.stmt = self.stmt;
+                }
+            }
+            return Ok(());
+        };
         let access = |kind: AccessKind, block: u32, thread: u16| {
             let kind = match kind {
                 AccessKind::Atomic => "an atomic update",
@@ -416,10 +445,12 @@ impl Machine<'_, '_, '_> {
         };
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
-            index: (cell / self.bound_view(view).cells) as i64,
+            indices: self.bound_view(view).indices(cell),
             first: access(earlier.kind, earlier.block, earlier.thread),
             second: access(kind, event.block, event.thread),
+            first_line: self.recording.as_ref().and_then(|recording| self.kernel.line_of(recording.stmt?)),
         };
+        self.race = Some(RecordedAccess { view, cell, access: earlier, stmt: None });
         Err(self.fault(kind))
     }
 }

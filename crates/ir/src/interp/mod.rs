@@ -12,7 +12,9 @@ mod divergence;
 mod evaluate;
 mod lanes;
 mod memory;
+mod options;
 mod races;
+mod recorded;
 
 use std::rc::Rc;
 
@@ -23,47 +25,12 @@ use crate::{
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
 use memory::BoundView;
+pub use options::{ExecutionOrder, InterpreterOptions};
 use races::AccessHistory;
+use recorded::RecordedAccess;
 
 /// Instances of a `ParallelFor` that are executed together.
 const CHUNK: u64 = 256;
-
-/// Execution order of threads and blocks where the kernel leaves it open. A kernel whose results
-/// differ between the two depends on an order that a GPU does not guarantee.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ExecutionOrder {
-    /// First thread and block first.
-    #[default]
-    Forward,
-    /// Last thread and block first.
-    Reverse,
-}
-
-/// Options of an interpreter run.
-#[derive(Clone, Copy, Debug)]
-pub struct InterpreterOptions {
-    /// Execution order of threads and blocks.
-    pub order: ExecutionOrder,
-    /// Maximum number of statements, each counted once per block; `None` for no limit.
-    pub max_statements: Option<u64>,
-    /// If set, races between instances of a `ParallelFor` are reported too. Costs memory for every
-    /// element that is written.
-    pub check_instance_races: bool,
-    /// If set, integer division by zero, and of the smallest integer by -1, are faults. Otherwise
-    /// both have a defined result.
-    pub check_division: bool,
-}
-
-impl Default for InterpreterOptions {
-    fn default() -> InterpreterOptions {
-        InterpreterOptions {
-            order: ExecutionOrder::Forward,
-            max_statements: None,
-            check_instance_races: true,
-            check_division: false,
-        }
-    }
-}
 
 /// Maximum size of a block's registers.
 const MAX_REGISTER_BYTES: usize = 1 << 30;
@@ -89,16 +56,29 @@ pub fn run_printing(
         return Err(Fault::invalid_call(kernel, error.message));
     }
     let values = check_args(kernel, args)?;
+    recorded::run_recorded(kernel, args, &values, options, print)
+}
+
+/// Runs a kernel on checked arguments, of which `values` are the first components of the values.
+/// Records an access if one is specified; of a race, returns the earlier access with the fault.
+fn launch<'k>(
+    kernel: &'k Kernel,
+    args: &mut [Arg<'_>],
+    values: &[Value],
+    options: InterpreterOptions,
+    print: &mut dyn FnMut(&str),
+    recording: Option<RecordedAccess<'k>>,
+) -> Result<(), (Fault, Option<RecordedAccess<'k>>)> {
     let (blocks, lanes) = match kernel.launch {
         LaunchMode::ParallelFor { .. } => {
-            let count = kernel.launch.count(&values);
+            let count = kernel.launch.count(values);
             (count.div_ceil(CHUNK), CHUNK.min(count) as usize)
         }
         LaunchMode::Blocks { grid, block } => {
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let bind = |view: View| BoundView::new(kernel, view, &values);
+    let bind = |view: View| BoundView::new(kernel, view, values);
     let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
     let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
     let checked = matches!(kernel.launch, LaunchMode::Blocks { .. }) || options.check_instance_races;
@@ -112,7 +92,7 @@ pub fn run_printing(
         let message = format!(
             "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
         );
-        return Err(Fault::invalid_call(kernel, message));
+        return Err((Fault::invalid_call(kernel, message), None));
     }
     let mut machine = Machine {
         kernel,
@@ -120,7 +100,7 @@ pub fn run_printing(
         options,
         print,
         lanes,
-        count: kernel.launch.count(&values),
+        count: kernel.launch.count(values),
         params,
         shared_views: shared,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
@@ -132,10 +112,13 @@ pub fn run_printing(
         shared: vec![],
         epoch: 0,
         warp_epochs: vec![],
+        stmt: None,
+        recording,
+        race: None,
     };
     for n in 0..blocks {
         machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
-        machine.run_block()?;
+        machine.run_block().map_err(|fault| (fault, machine.race.take()))?;
     }
     Ok(())
 }
@@ -239,6 +222,12 @@ struct Machine<'k, 'a, 'b> {
     shared: Vec<SharedMemory>,
     epoch: u32,
     warp_epochs: Vec<u32>,
+    /// The statement being executed.
+    stmt: Option<&'k Stmt>,
+    /// The access to record, in a second run.
+    recording: Option<RecordedAccess<'k>>,
+    /// The earlier access of the race that ended the run.
+    race: Option<RecordedAccess<'k>>,
 }
 
 impl<'k> Machine<'k, '_, '_> {
@@ -309,6 +298,7 @@ impl<'k> Machine<'k, '_, '_> {
                 break;
             }
             self.count_statement(Some(stmt))?;
+            self.stmt = Some(stmt);
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
@@ -407,9 +397,13 @@ impl<'k> Machine<'k, '_, '_> {
         let thread = self.lane_name(lane);
         Err(self.fault(match check {
             Check::Assert { message, .. } => FaultKind::AssertionFailed { message: message.clone(), thread },
-            Check::InBounds { len, array, .. } => {
-                FaultKind::OutOfBounds { view: array.clone(), index: value.int(lane), len: *len, thread }
-            }
+            Check::InBounds { len, array, .. } => FaultKind::OutOfBounds {
+                view: array.clone(),
+                index: value.int(lane),
+                len: *len,
+                indices: vec![],
+                thread,
+            },
         }))
     }
 

@@ -14,7 +14,7 @@
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | types and memory layout of structs | `struct_type.rs`, `layout.rs` |
-//! | limits of enums | `enums.rs` |
+//! | limits of enums; of a launch | `enums.rs`; `limits.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
@@ -39,6 +39,7 @@ mod group;
 mod index;
 mod inline;
 mod layout;
+mod limits;
 mod lvalue;
 mod math;
 mod member;
@@ -197,6 +198,11 @@ pub(super) struct Lowering<'m> {
     shared: Vec<shared::SharedArray<'m>>,
     /// Dynamic shared memory, if it is used.
     dynamic_shared: Option<Pointer>,
+    /// Bytes of static shared memory so far; `None` in printed text that places its arrays in
+    /// dynamic shared memory.
+    static_shared_bytes: Option<u64>,
+    /// Sizes of multidimensional arrays that are one-dimensional views, by name of the view.
+    flat_arrays: Vec<(String, Vec<u64>)>,
     shared_names: Vec<String>,
     /// Global arrays and constants in use.
     globals: Vec<(usize, Binding)>,
@@ -264,6 +270,8 @@ impl<'m> Lowering<'m> {
             cas_initial_read: None,
             shared: vec![],
             dynamic_shared: None,
+            static_shared_bytes: Some(0),
+            flat_arrays: vec![],
             shared_names: vec![],
             globals: vec![],
             views: 0,
@@ -323,12 +331,13 @@ impl<'m> Lowering<'m> {
             }
             crate::lower::renumber(&mut kernel.code, &self.expr_numbers);
         }
-        Ok(Lowered { kernel, params: self.params, lines })
+        Ok(Lowered { kernel, params: self.params, lines, flat_arrays: self.flat_arrays })
     }
 
     fn write_kernel(&mut self, function: &'m Function, explicit: &[Option<BoundArg>]) -> LowerResult {
         let bound = self.with_defaults(&function.templates, explicit, function.span)?;
         self.bind_templates(&function.templates, &bound);
+        self.check_launch_bound(function)?;
         if self.request.round_trip {
             self.lower_all_items()?;
         }

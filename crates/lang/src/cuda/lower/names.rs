@@ -319,6 +319,9 @@ impl<'m> Lowering<'m> {
                         failed = true;
                         continue;
                     };
+                    if rows.len() > 1 {
+                        self.flat_arrays.push((name.clone(), rows.clone()));
+                    }
                     let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
                     let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
                     let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
