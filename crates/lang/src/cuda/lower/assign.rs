@@ -32,7 +32,7 @@ impl<'m> Lowering<'m> {
                 let what = "this expression cannot be assigned";
                 self.fail(expr.span, what, "a constant or temporary value", "")
             }
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
             }
             _ => self.fail(expr.span, "this expression cannot be assigned", "", ""),

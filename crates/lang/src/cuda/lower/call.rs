@@ -167,7 +167,7 @@ impl<'m> Lowering<'m> {
             (chosen, own) = (specialization, vec![]);
         }
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
-        if self.module.is_pure[chosen] && !pointers {
+        if self.module.is_pure[chosen] && !pointers && !self.needs.inlined.contains(&chosen) {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
                 return Ok(Some(CudaOperand::Tree(known)));
             }

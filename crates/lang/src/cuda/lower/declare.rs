@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer};
+use super::lvalue::{ConstArray, CudaOperand, RegisterArray, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
@@ -143,10 +143,10 @@ impl<'m> Lowering<'m> {
                 let constant = lvalue.constant || d.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            CudaOperand::LocalArray(mut local_array, at) if at.is_empty() && local_array.sizes.len() == 1 => {
-                self.check_const(d, local_array.lvalue.constant)?;
-                local_array.lvalue.constant |= d.ty.constant;
-                Ok(Binding::LocalArray(local_array))
+            CudaOperand::RegisterArray(mut array, at) if at.is_empty() && array.sizes.len() == 1 => {
+                self.check_const(d, array.lvalue.constant)?;
+                array.lvalue.constant |= d.ty.constant;
+                Ok(Binding::RegisterArray(array))
             }
             CudaOperand::Null => {
                 self.unsupported(d.span, "a pointer initialized with 'nullptr'", "initialize it where it is declared")
@@ -297,10 +297,11 @@ impl<'m> Lowering<'m> {
 
     fn declare_array(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> LowerResult<Binding> {
         let sizes = self.sizes(d, MAX_ELEMENTS)?;
-        let Some(scalar) = ty.as_scalar() else {
-            return self.unsupported(d.span, "a local array of structs or vectors", "use one array per component");
-        };
         let count: u64 = sizes.iter().product();
+        let in_registers = count <= MAX_COMPONENTS as u64 && !self.is_in_memory(d) && !self.request.round_trip;
+        let Some(scalar) = ty.as_scalar().filter(|_| in_registers || constant) else {
+            return self.declare_memory_array(d, ty, &sizes, constant);
+        };
         let mut values = vec![];
         if let Some(init) = &d.init {
             values = self.array_values(init, scalar, &sizes)?;
@@ -309,10 +310,8 @@ impl<'m> Lowering<'m> {
                 return Ok(Binding::ConstArray(Rc::new(ConstArray { name: d.name, values, sizes })));
             }
         }
-        if count > MAX_COMPONENTS as u64 {
-            let what = format!("a local array of {count} elements");
-            let hint = format!("local arrays are limited to {MAX_COMPONENTS} elements; use shared or global memory");
-            return self.fail(d.span, format!("{what} is not supported"), "too large", hint);
+        if !in_registers {
+            return self.declare_memory_array(d, ty, &sizes, constant);
         }
         let array = Type::Vector(scalar, count as u8);
         let (text, zeros) = (self.text(d.name), vec![Value::int(scalar, 0); count as usize]);
@@ -330,8 +329,9 @@ impl<'m> Lowering<'m> {
                 local
             }
         };
+        self.note_register(local, d);
         let lvalue = Lvalue { root: LvalueRoot::Local(local, array), path: vec![], ty: array, constant };
-        Ok(Binding::LocalArray(LocalArray { lvalue, name: d.name, sizes: sizes.into() }))
+        Ok(Binding::RegisterArray(RegisterArray { lvalue, name: d.name, sizes: sizes.into() }))
     }
 
     /// `T v9 = v8; v9.y = v7;`: the CUDA printer's form of an insert.

@@ -122,7 +122,7 @@ impl<'m> Lowering<'m> {
                 let bytes = match operand? {
                     CudaOperand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
                     CudaOperand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
-                    CudaOperand::LocalArray(local_array, at) if at.is_empty() => local_array.lvalue.ty.bytes(&[]),
+                    CudaOperand::RegisterArray(array, at) if at.is_empty() => array.lvalue.ty.bytes(&[]),
                     CudaOperand::ConstArray(table, at) if at.is_empty() => {
                         table.values.len() * table.values[0].scalar().bytes()
                     }
@@ -156,7 +156,7 @@ impl<'m> Lowering<'m> {
             Binding::Local(local, ty) => {
                 CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Binding::LocalArray(local_array) => CudaOperand::LocalArray(local_array, vec![]),
+            Binding::RegisterArray(array) => CudaOperand::RegisterArray(array, vec![]),
             Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
             Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
             Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
@@ -297,10 +297,13 @@ impl<'m> Lowering<'m> {
             };
         }
         if let (
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_),
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_),
             Binary::Add | Binary::Sub,
         ) = (&left, op)
         {
+            if self.move_operand_to_memory(&left) {
+                return Err(LowerFailed);
+            }
             let what = "pointer arithmetic on a local variable or array";
             return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
-use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer, Projection};
+use super::lvalue::{ConstArray, CudaOperand, RegisterArray, Lvalue, LvalueRoot, Pointer, Projection};
 use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -116,25 +116,26 @@ impl<'m> Lowering<'m> {
                 let pointer = self.offset_by(pointer, at);
                 self.element(pointer)
             }
-            CudaOperand::LocalArray(local_array, mut at) => {
+            CudaOperand::RegisterArray(array, mut at) => {
                 let tree = self.rvalue(index)?;
-                let size = local_array.sizes[at.len()];
-                let of = self.text(local_array.name);
+                let size = array.sizes[at.len()];
+                let of = self.text(array.name);
                 // Printed text checks these indices like any other index of an element in memory.
                 let round_trip =
-                    self.request.round_trip && matches!(local_array.lvalue.root, LvalueRoot::Element { .. });
+                    self.request.round_trip && matches!(array.lvalue.root, LvalueRoot::Element { .. });
                 at.push(match round_trip {
                     true => self.lower_index(tree, index.span)?.tree,
                     false => self.checked_index(tree, size, of, index.span)?,
                 });
-                if at.len() < local_array.sizes.len() {
-                    return Ok(CudaOperand::LocalArray(local_array, at));
+                if at.len() < array.sizes.len() {
+                    return Ok(CudaOperand::RegisterArray(array, at));
                 }
-                let LocalArray { lvalue, sizes, .. } = local_array;
+                let RegisterArray { lvalue, sizes, .. } = array;
                 let flat_index = self.flatten_index(&at, &sizes);
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
+                        self.move_to_memory(&lvalue);
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
                     }
                 };
@@ -280,7 +281,7 @@ impl<'m> Lowering<'m> {
     fn array_name(&self, view: View) -> String {
         let of = |param: &ParamRef| matches!(param, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
         let name = self.params.iter().find(|(_, param)| of(param)).map(|(name, _)| name.as_str());
-        name.or(self.shared_array_name(view)).unwrap_or_default().to_owned()
+        name.or(self.shared_array_name(view)).unwrap_or(self.w.b.view_name(view)).to_owned()
     }
 
     /// Lowers an index into a strided or multidimensional view in the CUDA printer's form: `i * 12

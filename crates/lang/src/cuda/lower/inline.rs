@@ -96,7 +96,7 @@ impl<'m> Lowering<'m> {
             let is_const = match &operand {
                 CudaOperand::Pointer(pointer) => pointer.constant,
                 CudaOperand::Address(lvalue) => lvalue.constant,
-                CudaOperand::LocalArray(local_array, _) => local_array.lvalue.constant,
+                CudaOperand::RegisterArray(array, _) => array.lvalue.constant,
                 _ => false,
             };
             self.check_const(param, is_const)?;
@@ -146,11 +146,11 @@ impl<'m> Lowering<'m> {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            (CType::Pointer(to), CudaOperand::LocalArray(mut local_array, at))
-                if at.is_empty() && to.as_scalar() == local_array.lvalue.ty.element() =>
+            (CType::Pointer(to), CudaOperand::RegisterArray(mut array, at))
+                if at.is_empty() && to.as_scalar() == array.lvalue.ty.element() =>
             {
-                local_array.lvalue.constant |= param.ty.constant;
-                Ok(Binding::LocalArray(local_array))
+                array.lvalue.constant |= param.ty.constant;
+                Ok(Binding::RegisterArray(array))
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
             (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),

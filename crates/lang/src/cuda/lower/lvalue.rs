@@ -128,7 +128,7 @@ impl Projection {
 
 /// A local array: a variable, or a field of one.
 #[derive(Clone)]
-pub struct LocalArray {
+pub struct RegisterArray {
     /// The vector or matrix that holds the elements.
     pub lvalue: Lvalue,
     pub name: Symbol,
@@ -157,7 +157,7 @@ pub enum CudaOperand {
     /// A collective with its shared storage.
     Collective(Collective, Option<Pointer>),
     /// A local array with the indices applied so far.
-    LocalArray(LocalArray, Vec<Tree>),
+    RegisterArray(RegisterArray, Vec<Tree>),
     /// A constant array with the indices applied so far.
     ConstArray(Rc<ConstArray>, Vec<Tree>),
 }
@@ -176,7 +176,7 @@ impl<'m> Lowering<'m> {
             CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
             }
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(span, "expected a number, found an array", "an array", "write one of its elements")
             }
         }
@@ -191,7 +191,10 @@ impl<'m> Lowering<'m> {
             }
             LvalueRoot::Element { view, at, width, element, .. } => {
                 if !lvalue.path.is_empty() && element.as_scalar().is_none() {
-                    let alone = self.request.round_trip && *width == 1 || self.component_views.contains(view);
+                    // Other components of an element in local memory may be uninitialized.
+                    let alone = self.request.round_trip && *width == 1
+                        || self.needs.component_views.contains(view)
+                        || matches!(view, View::Local(_));
                     match self.element_part(*element, &lvalue.path).filter(|_| alone) {
                         Some(part) => {
                             let tree = self.read_component(*view, at, *width > 1, &part, span)?;

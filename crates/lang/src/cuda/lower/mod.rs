@@ -6,7 +6,7 @@
 //! | to see | look in |
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
@@ -39,6 +39,7 @@ mod group;
 mod index;
 mod inline;
 mod layout;
+mod local_memory;
 mod lvalue;
 mod math;
 mod member;
@@ -58,7 +59,7 @@ mod warp;
 
 use std::rc::Rc;
 
-use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Builder, ExprId, FunctionId, LocalArrayId, LocalId, Scalar, Stmt, Type, Value, View};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::CudaModule;
@@ -71,7 +72,9 @@ use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 pub(super) use cuda_functions::is_math;
 pub(super) use enums::EnumNames;
-use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+pub(super) use local_memory::MemoryNeeds;
+use lvalue::{ConstArray, RegisterArray, Lvalue, Pointer};
+use local_memory::RegisterVariable;
 use method::ThisObject;
 pub(super) use scan::pure_functions;
 
@@ -99,8 +102,8 @@ enum Binding {
     Value(Tree),
     /// A mutable variable.
     Local(LocalId, Type),
-    /// A local array.
-    LocalArray(LocalArray),
+    /// A local array in registers.
+    RegisterArray(RegisterArray),
     /// A constant array.
     ConstArray(Rc<ConstArray>),
     /// A pointer that is never reassigned, or an array in memory.
@@ -202,9 +205,16 @@ pub(super) struct Lowering<'m> {
     globals: Vec<(usize, Binding)>,
     /// Number of view parameters so far.
     views: u32,
-    /// Views whose components are read one by one; views whose components turn out to be written
-    /// one by one; views of which a component was read by loading the whole element.
-    component_views: &'m [View],
+    /// Memory accesses that earlier lowerings of the kernel have shown to be needed, and those that
+    /// this one finds.
+    needs: &'m MemoryNeeds,
+    found_needs: MemoryNeeds,
+    /// Variables and arrays of the source that are in registers.
+    registers: Vec<RegisterVariable>,
+    /// Local arrays by the span of their declaration.
+    local_arrays: Vec<(SourceSpan, LocalArrayId)>,
+    /// Views whose components turn out to be written one by one; views of which a component was
+    /// read by loading the whole element.
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
     /// Views of const elements, with their names.
@@ -229,8 +239,8 @@ pub(super) enum LowerError {
     Invalid(Vec<Diagnostic>),
     /// 64-bit indices are needed.
     NeedsWideIndex(Vec<Diagnostic>),
-    /// Components of these views are written one by one, so they must be read one by one too.
-    NeedsComponentAccess(Vec<View>),
+    /// More memory accesses are needed.
+    NeedsMemory(MemoryNeeds),
 }
 
 impl<'m> Lowering<'m> {
@@ -239,6 +249,7 @@ impl<'m> Lowering<'m> {
         request: &'m LaunchRequest,
         function: &'m Function,
         index_type: Scalar,
+        needs: &'m MemoryNeeds,
     ) -> Lowering<'m> {
         let name = names::unmangled(module.names.text(function.name), request.round_trip, |_| false);
         Lowering {
@@ -267,7 +278,10 @@ impl<'m> Lowering<'m> {
             shared_names: vec![],
             globals: vec![],
             views: 0,
-            component_views: &[],
+            needs,
+            found_needs: MemoryNeeds::default(),
+            registers: vec![],
+            local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
             read_only: vec![],
@@ -288,9 +302,7 @@ impl<'m> Lowering<'m> {
         function: &'m Function,
         instance: Option<&'m [TemplateArg]>,
         bound: &[Option<BoundArg>],
-        parts: &'m [View],
     ) -> Result<Lowered, LowerError> {
-        self.component_views = parts;
         let written =
             match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
                 Some(Ok(bound)) => self.write_kernel(function, &bound),
@@ -300,6 +312,10 @@ impl<'m> Lowering<'m> {
         if self.needs_wide_index {
             return Err(LowerError::NeedsWideIndex(self.errors));
         }
+        let mut needs = self.needs.clone();
+        if needs.add(std::mem::take(&mut self.found_needs)) {
+            return Err(LowerError::NeedsMemory(needs));
+        }
         if written.is_err() {
             self.report_failure(function.span);
         }
@@ -307,7 +323,8 @@ impl<'m> Lowering<'m> {
             return Err(LowerError::Invalid(self.errors));
         }
         if self.component_writes.iter().any(|view| self.whole_reads.contains(view)) {
-            return Err(LowerError::NeedsComponentAccess([parts, &self.component_writes].concat()));
+            needs.component_views.extend(self.component_writes);
+            return Err(LowerError::NeedsMemory(needs));
         }
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
             Ok(finished) => finished,
