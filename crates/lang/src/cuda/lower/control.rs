@@ -166,14 +166,17 @@ impl<'m> Lowering<'m> {
                     root = deeper;
                 }
                 if let ExprKind::Name(array) = root.kind {
-                    indexes_register_array |=
-                        inside && matches!(self.lookup(array), Some(Binding::RegisterArray(..) | Binding::ConstArray(..)));
+                    indexes_register_array |= inside
+                        && matches!(self.lookup(array), Some(Binding::RegisterArray(..) | Binding::ConstArray(..)));
                 }
                 // An array in a struct.
                 indexes_register_array |= inside && matches!(root.kind, ExprKind::Member(..));
             }
         });
-        if !indexes_register_array || scan::assigned_in(self.module, stmts).contains(&name) || !self.is_speculatable(end) {
+        if !indexes_register_array
+            || scan::assigned_in(self.module, stmts).contains(&name)
+            || !self.is_speculatable(end)
+        {
             return None;
         }
         let known = |lower: &mut Self, expr: &'m Expr| {

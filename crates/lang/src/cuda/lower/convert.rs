@@ -2,7 +2,7 @@
 
 use bornite_ir::{Op, Scalar, Stmt, Type, View};
 
-use super::lvalue::{CudaOperand, RegisterArray, Lvalue, Pointer, Projection};
+use super::lvalue::{CudaOperand, Lvalue, Pointer, Projection, RegisterArray};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
@@ -183,6 +183,7 @@ impl<'m> Lowering<'m> {
 
     fn cast_pointer(&mut self, operand: CudaOperand, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         match (to, operand) {
+            (_, CudaOperand::Null) => Ok(CudaOperand::Null),
             (to, CudaOperand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
             (to, CudaOperand::Address(lvalue)) if lvalue.ty == to => Ok(CudaOperand::Address(lvalue)),
             (Type::Scalar(to), CudaOperand::Address(mut lvalue))
@@ -191,6 +192,7 @@ impl<'m> Lowering<'m> {
                 lvalue.path.push(Projection::Reinterpret(to));
                 Ok(CudaOperand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
+            (_, operand) if self.move_operand_to_memory(&operand) => Err(LowerFailed),
             _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }

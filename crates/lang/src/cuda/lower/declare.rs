@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{ConstArray, CudaOperand, RegisterArray, Lvalue, LvalueRoot, Pointer};
-use super::{Binding, LowerResult, Lowering};
+use super::lvalue::{ConstArray, CudaOperand, Lvalue, LvalueRoot, Pointer, RegisterArray};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
 use crate::cuda::lex::Symbol;
@@ -19,7 +19,7 @@ impl<'m> Lowering<'m> {
         let binding = self.declare_binding(storage, declared);
         let failed = binding.is_err();
         self.bind(declared.name, binding.unwrap_or(Binding::Poison));
-        if failed { Err(super::LowerFailed) } else { Ok(()) }
+        if failed { Err(LowerFailed) } else { Ok(()) }
     }
 
     fn declare_binding(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
@@ -59,7 +59,10 @@ impl<'m> Lowering<'m> {
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
                     if self.assigned.contains(&d.name) && !d.ty.is_const_pointer {
-                        return Ok(Binding::UnsetPointer(to));
+                        return match self.is_tagged(d) {
+                            true => self.bind_assigned_pointer(d, to, CudaOperand::Null, d.ty.constant),
+                            false => Ok(Binding::UnsetPointer(to, d.span)),
+                        };
                     }
                     return self.unsupported(d.span, "an uninitialized pointer", "initialize it where it is declared");
                 };
@@ -133,10 +136,16 @@ impl<'m> Lowering<'m> {
                     None => pointer,
                 };
                 if self.assigned.contains(&d.name) && !fixed {
-                    return Ok(self.bind_moving_pointer(self.text(d.name), pointer));
+                    let to = pointer.pointee_type();
+                    return self.bind_assigned_pointer(d, to, CudaOperand::Pointer(pointer), constant);
                 }
                 let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
+            }
+            operand @ (CudaOperand::Address(_) | CudaOperand::RegisterArray(..))
+                if self.assigned.contains(&d.name) && self.move_operand_to_memory(&operand) =>
+            {
+                Err(LowerFailed)
             }
             CudaOperand::Address(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
@@ -148,9 +157,13 @@ impl<'m> Lowering<'m> {
                 array.lvalue.constant |= d.ty.constant;
                 Ok(Binding::RegisterArray(array))
             }
-            CudaOperand::Null => {
-                self.unsupported(d.span, "a pointer initialized with 'nullptr'", "initialize it where it is declared")
-            }
+            CudaOperand::Null => match to {
+                Some(to) if self.assigned.contains(&d.name) && !d.ty.is_const_pointer => {
+                    self.bind_assigned_pointer(d, to, CudaOperand::Null, d.ty.constant)
+                }
+                _ => Ok(Binding::Null),
+            },
+            operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),
             _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
         }
     }
@@ -159,23 +172,36 @@ impl<'m> Lowering<'m> {
     pub(super) fn set_pointer(
         &mut self,
         name: Symbol,
-        to: Type,
+        (to, declared): (Type, SourceSpan),
         value: &'m Expr,
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let pointer = match self.operand(value)? {
-            CudaOperand::Pointer(pointer) if pointer.dims.is_none() && pointer.pointee_type() == to => pointer,
+            CudaOperand::Pointer(pointer)
+                if pointer.dims.is_none() && pointer.pointee_type() == to && pointer.choice.is_none() =>
+            {
+                pointer
+            }
+            operand @ (CudaOperand::Null | CudaOperand::Pointer(Pointer { choice: Some(_), .. })) => {
+                self.first_value_needs_tag(declared, &operand);
+                return Err(LowerFailed);
+            }
+            operand if self.move_operand_to_memory(&operand) => return Err(LowerFailed),
             _ => {
                 let what = format!("this first value of pointer '{}'", self.text(name));
                 return self.unsupported(span, what, "initialize it with an element of an array");
             }
         };
         let constant = pointer.constant;
+        self.note_first_array(declared, &pointer);
         let moving = self.bind_moving_pointer(self.text(name), pointer.declared(constant));
+        if let Binding::MovingPointer(_, local) = moving {
+            self.note_declared(local, declared);
+        }
         let declared = self.scope.iter().rposition(|(found, _)| *found == name);
         match declared.filter(|at| *at >= self.base) {
             Some(at) => self.scope[at].1 = moving,
-            None => return Err(super::LowerFailed),
+            None => return Err(LowerFailed),
         }
         self.name(name, span)
     }
@@ -225,8 +251,12 @@ impl<'m> Lowering<'m> {
                 return self.fail(d.span, what, "no initializer", "initialize it");
             }
             let default = self.default_value(ty, d.span)?;
+            if self.is_in_memory(d) {
+                return self.declare_memory_variable(d, ty, default);
+            }
             let zeros = self.zeros(ty);
             let local = self.new_local(text, ty, &zeros);
+            self.note_register(local, d, default.is_some());
             if let Some(default) = default {
                 self.assign(local, &default);
             }
@@ -262,16 +292,21 @@ impl<'m> Lowering<'m> {
         if self.is_const(&d.ty) {
             return Ok(Binding::Lvalue(Lvalue::of_value(self.materialize(tree))));
         }
-        match self.constant_components(&tree).filter(|_| self.loops == 0) {
-            Some(init) => Ok(Binding::Local(self.new_local(text, ty, &init), ty)),
+        if self.is_in_memory(d) {
+            return self.declare_memory_variable(d, ty, Some(tree));
+        }
+        let local = match self.constant_components(&tree).filter(|_| self.loops == 0) {
+            Some(init) => self.new_local(text, ty, &init),
             None => {
                 let value = self.materialize(tree);
                 let zeros = self.zeros(ty);
                 let local = self.new_local(text, ty, &zeros);
                 self.assign(local, &value);
-                Ok(Binding::Local(local, ty))
+                local
             }
-        }
+        };
+        self.note_register(local, d, true);
+        Ok(Binding::Local(local, ty))
     }
 
     /// Components of a tree of constants.
@@ -329,7 +364,7 @@ impl<'m> Lowering<'m> {
                 local
             }
         };
-        self.note_register(local, d);
+        self.note_register(local, d, d.init.is_some());
         let lvalue = Lvalue { root: LvalueRoot::Local(local, array), path: vec![], ty: array, constant };
         Ok(Binding::RegisterArray(RegisterArray { lvalue, name: d.name, sizes: sizes.into() }))
     }

@@ -33,9 +33,8 @@ impl<'m> Lowering<'m> {
     /// Lowers an expression to a bool.
     pub(super) fn condition(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
-        // Pointers are never null in a launch.
-        if let CudaOperand::Pointer(_) = operand {
-            return Ok(Tree::int(Scalar::Bool, 1));
+        if let CudaOperand::Pointer(pointer) = &operand {
+            return Ok(self.is_null(pointer, Binary::Ne));
         }
         if let CudaOperand::Null = operand {
             return Ok(Tree::int(Scalar::Bool, 0));
@@ -160,7 +159,11 @@ impl<'m> Lowering<'m> {
             Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
             Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
             Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
-            Binding::UnsetPointer(_) => {
+            Binding::TaggedPointer(tagged) if tagged.is_stale(self.locals) => {
+                return self.unsupported(span, "a pointer that is assigned within this expression", "");
+            }
+            Binding::TaggedPointer(tagged) => self.tagged_operand(&tagged),
+            Binding::UnsetPointer(..) => {
                 return self.fail(span, "this pointer has no value yet", "not initialized", "assign it before");
             }
             // Its first assignment was part of an expression that was evaluated for its type only.
@@ -229,7 +232,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn address(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
             CudaOperand::Lvalue(Lvalue {
-                root: LvalueRoot::Element { view, mut at, range, width, element },
+                root: LvalueRoot::Element { view, mut at, range, width, element, choice },
                 path,
                 constant,
                 ..
@@ -239,7 +242,7 @@ impl<'m> Lowering<'m> {
                 let cast_type =
                     path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
                 let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
-                let pointer = Pointer { constant, ..Pointer::to_view(view, element, rank, false, &[]) };
+                let pointer = Pointer { constant, choice, ..Pointer::to_view(view, element, rank, false, &[]) };
                 Ok(CudaOperand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
             }
             CudaOperand::Lvalue(lvalue) => Ok(CudaOperand::Address(lvalue)),
@@ -286,7 +289,9 @@ impl<'m> Lowering<'m> {
         }
         if let CudaOperand::Null = left {
             return match (self.operand(b)?, op) {
-                (CudaOperand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
+                (CudaOperand::Pointer(pointer), Binary::Eq | Binary::Ne) => {
+                    Ok(CudaOperand::Tree(self.is_null(&pointer, op)))
+                }
                 (CudaOperand::Null, Binary::Eq | Binary::Ne) => Ok(always_null(op)),
                 (CudaOperand::Tree(tree), Binary::Eq | Binary::Ne)
                     if tree.as_const().is_some_and(|value| value.bits() == 0) =>
@@ -349,10 +354,11 @@ impl<'m> Lowering<'m> {
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
         if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null)) {
-            return Ok(never_null(op));
+            return Ok(CudaOperand::Tree(self.is_null(&pointer, op)));
         }
         if let CudaOperand::Pointer(other) = right {
-            if other.view != pointer.view || other.prefix != pointer.prefix {
+            let is_chosen = pointer.choice.is_some() || other.choice.is_some();
+            if other.view != pointer.view || other.prefix != pointer.prefix || is_chosen {
                 return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
             return Ok(CudaOperand::Tree(self.pointer_pair(op, pointer, other, span)?));
@@ -403,11 +409,6 @@ impl<'m> Lowering<'m> {
             _ => self.fail(span, "invalid operator on two pointers", "two pointers", "subtract or compare them"),
         }
     }
-}
-
-/// A pointer compared with `nullptr`: pointers are never null in a launch.
-fn never_null(op: Binary) -> CudaOperand {
-    CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
 /// `nullptr` compared with itself.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
-use super::lvalue::{ConstArray, CudaOperand, RegisterArray, Lvalue, LvalueRoot, Pointer, Projection};
+use super::lvalue::{ConstArray, CudaOperand, Lvalue, LvalueRoot, Pointer, Projection, RegisterArray};
 use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -121,8 +121,7 @@ impl<'m> Lowering<'m> {
                 let size = array.sizes[at.len()];
                 let of = self.text(array.name);
                 // Printed text checks these indices like any other index of an element in memory.
-                let round_trip =
-                    self.request.round_trip && matches!(array.lvalue.root, LvalueRoot::Element { .. });
+                let round_trip = self.request.round_trip && matches!(array.lvalue.root, LvalueRoot::Element { .. });
                 at.push(match round_trip {
                     true => self.lower_index(tree, index.span)?.tree,
                     false => self.checked_index(tree, size, of, index.span)?,
@@ -159,6 +158,7 @@ impl<'m> Lowering<'m> {
                 let at = self.rvalue(index)?;
                 match self.w.fold(&at) {
                     Some(at) if at.bits() == 0 => Ok(CudaOperand::Lvalue(lvalue)),
+                    _ if self.move_to_memory(&lvalue) => Err(super::LowerFailed),
                     _ => {
                         let what = "indexing a pointer to a single variable";
                         self.unsupported(span, what, "index the array itself")
@@ -251,18 +251,20 @@ impl<'m> Lowering<'m> {
 
     /// Dereferences a pointer.
     pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<CudaOperand> {
-        let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, .. } = pointer;
+        let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, choice, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
         // A pointer to a row points to its first element.
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
-        self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(view, at.len()));
+        for view in choice.as_ref().map_or(&[view][..], |choice| &choice.views) {
+            self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(*view, at.len()));
+        }
         at.push(self.w.emit(&offset.unwrap_or(zero)));
         let path = cast_type.map(Projection::Reinterpret).into_iter().collect();
         Ok(CudaOperand::Lvalue(Lvalue {
-            root: LvalueRoot::Element { view, at, range, width, element: ty },
+            root: LvalueRoot::Element { view, at, range, width, element: ty, choice },
             path,
             ty: cast_type.map_or(ty, Into::into),
             constant,
@@ -337,6 +339,7 @@ impl<'m> Lowering<'m> {
             range: IntRange::of_type(self.index_type),
             width: 1,
             element: ty,
+            choice: None,
         };
         Ok(CudaOperand::Lvalue(Lvalue { root, path: vec![], ty, constant: pointer.constant }))
     }

@@ -101,6 +101,15 @@ impl<'m> Lowering<'m> {
             };
             self.check_const(param, is_const)?;
         }
+        // Registers have no address that could change, and no rows.
+        let needs_memory = match (&operand, ty) {
+            (CudaOperand::RegisterArray(_, at), CType::Pointer(_)) => assigned || !at.is_empty(),
+            (CudaOperand::Address(_), CType::Pointer(_)) => assigned,
+            _ => false,
+        };
+        if needs_memory && self.move_operand_to_memory(&operand) {
+            return Err(LowerFailed);
+        }
         match (ty, operand) {
             (CType::Group(group), CudaOperand::Group(found)) if group.is_same_type(found) => Ok(Binding::Group(found)),
             (CType::TempStorage(collective), CudaOperand::Pointer(pointer))
@@ -140,7 +149,10 @@ impl<'m> Lowering<'m> {
                     if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
                 let pointer = Pointer { offset, ..pointer }.declared(constant);
                 let moves = assigned && !param.ty.is_const_pointer;
-                Ok(if moves { self.bind_moving_pointer(text, pointer) } else { Binding::Pointer(pointer) })
+                match moves {
+                    true => self.bind_assigned_pointer(param, to, CudaOperand::Pointer(pointer), constant),
+                    false => Ok(Binding::Pointer(pointer)),
+                }
             }
             (CType::Pointer(to), CudaOperand::Address(lvalue)) if lvalue.ty == to => {
                 let constant = lvalue.constant || param.ty.constant;
@@ -154,8 +166,8 @@ impl<'m> Lowering<'m> {
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
             (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),
-            (CType::Pointer(_), CudaOperand::Null) => {
-                self.unsupported(span, "'nullptr' as an argument for a pointer that changes", "pass an array")
+            (CType::Pointer(to), CudaOperand::Null) => {
+                self.bind_assigned_pointer(param, to, CudaOperand::Null, param.ty.constant)
             }
             _ => {
                 let what = format!("invalid argument for parameter '{text}'");

@@ -6,9 +6,12 @@
 //! in registers first. Declarations that turn out to need memory are collected in
 //! [`MemoryNeeds`], and the kernel is lowered again.
 
-use bornite_ir::{Args, LocalArrayId, LocalId, MAX_LOCAL_BYTES, Op, Stmt, Type, View};
+use bornite_ir::{Args, Kernel, LocalArrayId, LocalId, MAX_LOCAL_BYTES, Op, Stmt, Type, View};
 
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, RegisterArray};
+use foldhash::HashMap;
+
+use super::uninitialized::maybe_uninitialized;
 use super::{Binding, CodeKind, LowerFailed, LowerResult, Lowering, names};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr};
@@ -23,12 +26,14 @@ pub(in crate::cuda) struct MemoryNeeds {
     pub variables: Vec<SourceSpan>,
     /// Functions that are inlined because they declare such variables.
     pub inlined: Vec<usize>,
+    /// Declarations of pointers that may be null or point into different arrays, with the arrays.
+    pub pointers: Vec<(SourceSpan, Vec<View>)>,
 }
 
 impl MemoryNeeds {
     /// Adds the needs of another lowering; returns true if there are new ones.
     pub fn add(&mut self, other: MemoryNeeds) -> bool {
-        let before = self.variables.len() + self.inlined.len();
+        let before = self.count();
         for variable in other.variables {
             if !self.variables.contains(&variable) {
                 self.variables.push(variable);
@@ -39,15 +44,58 @@ impl MemoryNeeds {
                 self.inlined.push(function);
             }
         }
-        before < self.variables.len() + self.inlined.len()
+        for (pointer, views) in other.pointers {
+            if !self.pointers.iter().any(|(found, _)| *found == pointer) {
+                self.pointers.push((pointer, vec![]));
+            }
+            for (_, known) in self.pointers.iter_mut().filter(|(found, _)| *found == pointer) {
+                views.iter().for_each(|view| {
+                    if !known.contains(view) {
+                        known.push(*view);
+                    }
+                });
+            }
+        }
+        before < self.count()
+    }
+
+    fn count(&self) -> usize {
+        let pointers: usize = self.pointers.iter().map(|(_, views)| 1 + views.len()).sum();
+        self.variables.len() + self.inlined.len() + pointers
     }
 }
 
+/// Variables and arrays of the source that are in registers.
+pub(super) type RegisterVariables = HashMap<LocalId, RegisterVariable>;
+
 /// A variable or array of the source that is in registers.
 pub(super) struct RegisterVariable {
-    pub local: LocalId,
-    pub code: CodeKind,
-    pub declared: SourceSpan,
+    declared: SourceSpan,
+    /// True if it is declared with a value.
+    is_initialized: bool,
+}
+
+/// Returns the variables that must be in memory because they may be read before they are written,
+/// of the kernel and of its functions with their items of the file.
+pub(super) fn uninitialized_reads(
+    kernel: &Kernel,
+    variables: &RegisterVariables,
+    functions: &[(usize, RegisterVariables)],
+) -> MemoryNeeds {
+    let mut needs = MemoryNeeds::default();
+    let codes = kernel.functions.iter().map(|function| &function.code).zip(functions);
+    let codes = codes.map(|(code, (item, variables))| (code, Some(*item), variables));
+    for (code, item, variables) in codes.chain([(&kernel.code, None, variables)]) {
+        let mut tracked: Vec<LocalId> =
+            variables.iter().filter(|(_, found)| !found.is_initialized).map(|(local, _)| *local).collect();
+        // In the order of the source, so that lowering is reproducible.
+        tracked.sort();
+        for local in maybe_uninitialized(code, &kernel.structs, &tracked) {
+            needs.variables.push(variables[&local].declared);
+            needs.inlined.extend(item);
+        }
+    }
+    needs
 }
 
 /// Elements without an initializer from which on they are zeroed by a loop.
@@ -68,20 +116,27 @@ impl<'m> Lowering<'m> {
     }
 
     /// Notes that a variable or array of the source is in registers.
-    pub(super) fn note_register(&mut self, local: LocalId, d: &Declarator) {
-        let code = self.code;
-        self.registers.retain(|found| (found.local, found.code) != (local, code));
-        self.registers.push(RegisterVariable { local, code, declared: d.span });
+    pub(super) fn note_register(&mut self, local: LocalId, d: &Declarator, is_initialized: bool) {
+        let is_initialized = is_initialized || self.request.round_trip;
+        self.registers.insert(local, RegisterVariable { declared: d.span, is_initialized });
+    }
+
+    /// Notes the declaration of a pointer's offset.
+    pub(super) fn note_declared(&mut self, local: LocalId, declared: SourceSpan) {
+        self.registers.insert(local, RegisterVariable { declared, is_initialized: true });
+    }
+
+    /// Declaration of a variable in registers.
+    pub(super) fn declaration_of(&self, local: LocalId) -> Option<SourceSpan> {
+        self.registers.get(&local).map(|found| found.declared)
     }
 
     /// Requests memory for the variable of an lvalue; returns false if it is not a variable in
     /// registers.
     pub(super) fn move_to_memory(&mut self, lvalue: &Lvalue) -> bool {
         let LvalueRoot::Local(local, _) = lvalue.root else { return false };
-        let Some(found) = self.registers.iter().find(|found| (found.local, found.code) == (local, self.code)) else {
-            return false;
-        };
-        self.require_memory(found.declared);
+        let Some(declared) = self.declaration_of(local) else { return false };
+        self.require_memory(declared);
         true
     }
 
@@ -149,6 +204,21 @@ impl<'m> Lowering<'m> {
         let id = self.w.b.local_array(name, ty, extents);
         self.local_arrays.push((d.span, id));
         (id, false)
+    }
+
+    /// Declares a single variable in local memory.
+    pub(super) fn declare_memory_variable(
+        &mut self,
+        d: &'m Declarator,
+        ty: Type,
+        value: Option<Tree>,
+    ) -> LowerResult<Binding> {
+        let value = value.map(|tree| self.materialize(tree));
+        let pointer = self.declare_in_memory(d, ty, &[], false)?;
+        if let Some(value) = value {
+            self.store_flat(pointer.view, &[1], Tree::int(self.index_type, 0), &value, d.span);
+        }
+        Ok(Binding::Pointer(pointer))
     }
 
     /// Declares an array in local memory and stores its initial values; elements without one are 0.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
 
+use super::tagged::PointerChoice;
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::lex::Symbol;
@@ -39,6 +40,8 @@ pub struct Pointer {
     pub sizes: Rc<[u64]>,
     /// True if the pointee is const in the source.
     pub constant: bool,
+    /// The array, if it is chosen at run time; `view` then is one of the choices.
+    pub choice: Option<PointerChoice>,
 }
 
 impl Pointer {
@@ -58,6 +61,7 @@ impl Pointer {
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
             constant: false,
+            choice: None,
         }
     }
 
@@ -104,6 +108,8 @@ pub enum LvalueRoot {
         range: IntRange,
         width: u8,
         element: Type,
+        /// The array, if it is chosen at run time.
+        choice: Option<PointerChoice>,
     },
     Local(LocalId, Type),
     /// A temporary value: read-only.
@@ -184,6 +190,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn read(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult<Tree> {
         let mut tree = match &lvalue.root {
+            LvalueRoot::Element { choice: Some(_), .. } => return self.read_choice(lvalue, span),
             LvalueRoot::Value(tree) => tree.clone(),
             LvalueRoot::Local(local, ty) => {
                 let id = self.w.b.read(*local);
@@ -268,6 +275,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn write(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         match &lvalue.root {
+            LvalueRoot::Element { choice: Some(_), .. } => self.write_choice(lvalue, value, span),
             LvalueRoot::Value(_) => {
                 self.fail(span, "this expression cannot be assigned", "not a variable or element", "")
             }

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::lvalue::{CudaOperand, RegisterArray, Lvalue, LvalueRoot, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection, RegisterArray};
 use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
@@ -19,7 +19,9 @@ impl<'m> Lowering<'m> {
             },
             CudaOperand::Address(lvalue) => Ok(lvalue),
             // An array decays to a pointer to its first element.
-            CudaOperand::RegisterArray(RegisterArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+            CudaOperand::RegisterArray(RegisterArray { lvalue, sizes, .. }, at)
+                if at.is_empty() && sizes.len() == 1 =>
+            {
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
                 path.push(Projection::Field(0));
@@ -115,7 +117,9 @@ impl<'m> Lowering<'m> {
             (Type::Vector(_, n), "v") if n > 4 => {
                 return Ok(CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![]));
             }
-            (Type::Matrix(..), "m") => return Ok(CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![])),
+            (Type::Matrix(..), "m") => {
+                return Ok(CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![]));
+            }
             _ => {}
         }
         let found = match lvalue.ty {

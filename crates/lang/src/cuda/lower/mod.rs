@@ -6,7 +6,7 @@
 //! | to see | look in |
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
@@ -15,6 +15,7 @@
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | types and memory layout of structs | `struct_type.rs`, `layout.rs` |
 //! | limits of enums | `enums.rs` |
+//! | variables that may be read before they are written | `uninitialized.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
@@ -54,7 +55,9 @@ mod scope;
 mod shared;
 mod stmt;
 mod struct_type;
+mod tagged;
 mod template;
+mod uninitialized;
 mod warp;
 
 use std::rc::Rc;
@@ -73,10 +76,11 @@ use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 pub(super) use cuda_functions::is_math;
 pub(super) use enums::EnumNames;
 pub(super) use local_memory::MemoryNeeds;
-use lvalue::{ConstArray, RegisterArray, Lvalue, Pointer};
-use local_memory::RegisterVariable;
+use local_memory::RegisterVariables;
+use lvalue::{ConstArray, Lvalue, Pointer, RegisterArray};
 use method::ThisObject;
 pub(super) use scan::pure_functions;
+use tagged::TaggedPointer;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].
 pub struct LowerFailed;
@@ -110,6 +114,8 @@ enum Binding {
     Pointer(Pointer),
     /// A pointer that is reassigned; its offset is a local.
     MovingPointer(Pointer, LocalId),
+    /// A pointer that is reassigned and may point into different arrays, or be null.
+    TaggedPointer(TaggedPointer),
     /// A reference to an lvalue.
     Lvalue(Lvalue),
     /// A pointer to a single variable.
@@ -118,8 +124,9 @@ enum Binding {
     Group(Group),
     /// A pointer parameter of an inlined function that is null.
     Null,
-    /// A pointer to values of this type before its first assignment, which determines its array.
-    UnsetPointer(Type),
+    /// A pointer to values of this type before its first assignment, which determines its array;
+    /// and its declaration.
+    UnsetPointer(Type, SourceSpan),
     /// A failed declaration, already reported.
     Poison,
 }
@@ -209,8 +216,10 @@ pub(super) struct Lowering<'m> {
     /// this one finds.
     needs: &'m MemoryNeeds,
     found_needs: MemoryNeeds,
-    /// Variables and arrays of the source that are in registers.
-    registers: Vec<RegisterVariable>,
+    /// Variables and arrays of the source that are in registers of the code being emitted, and those
+    /// of each IR function, with its item of the file.
+    registers: RegisterVariables,
+    function_registers: Vec<(usize, RegisterVariables)>,
     /// Local arrays by the span of their declaration.
     local_arrays: Vec<(SourceSpan, LocalArrayId)>,
     /// Views whose components turn out to be written one by one; views of which a component was
@@ -280,7 +289,8 @@ impl<'m> Lowering<'m> {
             views: 0,
             needs,
             found_needs: MemoryNeeds::default(),
-            registers: vec![],
+            registers: HashMap::new(),
+            function_registers: vec![],
             local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
@@ -334,6 +344,9 @@ impl<'m> Lowering<'m> {
                 return Err(LowerError::Invalid(vec![found]));
             }
         };
+        if needs.add(local_memory::uninitialized_reads(&kernel, &self.registers, &self.function_registers)) {
+            return Err(LowerError::NeedsMemory(needs));
+        }
         if self.request.round_trip {
             for (function, numbers) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
                 crate::lower::renumber(&mut function.code, numbers);

@@ -202,9 +202,7 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand, is_gene
     let (from, read_only) = match operand {
         CudaOperand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
         CudaOperand::Address(lvalue) => (lvalue.ty, lvalue.constant),
-        CudaOperand::RegisterArray(array, _) => {
-            (array.lvalue.ty.element()?.into(), array.lvalue.constant)
-        }
+        CudaOperand::RegisterArray(array, _) => (array.lvalue.ty.element()?.into(), array.lvalue.constant),
         CudaOperand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
         CudaOperand::Null => return Some(ConversionRank::Converted),
         _ => return None,
