@@ -5,7 +5,7 @@ use super::Machine;
 use super::lanes::Mask;
 use super::memory::{BoundView, in_order};
 use super::races::AccessKind;
-use crate::{Fault, FaultKind, LocalArrayId};
+use crate::{Fault, FaultKind, LocalArrayId, Type};
 
 /// Memory of one local array in all lanes. At most 1 MiB per lane, by the verifier's limit.
 pub(super) struct LocalMemory {
@@ -33,7 +33,8 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Records accesses of the active lanes to the cells that `cells_of` returns; reports reads of
-    /// cells that have not been written.
+    /// cells that have not been written. A struct may be copied before all of its fields are
+    /// written.
     pub(super) fn record_local_accesses(
         &mut self,
         LocalArrayId(n): LocalArrayId,
@@ -46,7 +47,11 @@ impl Machine<'_, '_, '_> {
             mask.lanes().for_each(|lane| written[cells_of(lane)].fill(true));
             return Ok(());
         }
-        let unwritten = |lane: usize| cells_of(lane).find(|&cell| !written[cell]).map(|cell| (lane, cell));
+        let is_struct = matches!(self.kernel.local_arrays[n as usize].ty, Type::Struct(_));
+        let unwritten = |lane: usize| {
+            let partly = is_struct && cells_of(lane).any(|cell| written[cell]);
+            cells_of(lane).find(|&cell| !partly && !written[cell]).map(|cell| (lane, cell))
+        };
         let Some((lane, cell)) = in_order(self.options.order, mask).find_map(unwritten) else { return Ok(()) };
         let bound = &self.local_views[n as usize];
         let index = (cell / bound.cells) as i64 - (lane as u64 * bound.elements) as i64;

@@ -51,7 +51,7 @@ impl<'m> Lowering<'m> {
         let names = |lower: &Self, name| match lower.lookup(name) {
             Some(Binding::Pointer(pointer)) => !pointer.single,
             Some(
-                Binding::MovingPointer(..) | Binding::TaggedPointer(_) | Binding::RegisterArray(_) | Binding::Null,
+                Binding::MovingPointer(..) | Binding::TaggedPointer(_) | Binding::RegisterArray(_) | Binding::Null(_),
             ) => true,
             _ => false,
         };
@@ -81,10 +81,10 @@ impl<'m> Lowering<'m> {
         }
         let (first, second) = match (a, b) {
             (CudaOperand::Pointer(first), CudaOperand::Pointer(second)) => (first, second),
-            (CudaOperand::Pointer(first), CudaOperand::Null) => {
+            (CudaOperand::Pointer(first), CudaOperand::Null(_)) => {
                 return self.choose_pointer(condition.clone(), Some(first), None, span).map(Some);
             }
-            (CudaOperand::Null, CudaOperand::Pointer(second)) => {
+            (CudaOperand::Null(_), CudaOperand::Pointer(second)) => {
                 return self.choose_pointer(condition.clone(), None, Some(second), span).map(Some);
             }
             _ => return self.unsupported(span, "'?:' on these pointers", "choose between the values they point to"),

@@ -183,7 +183,7 @@ impl<'m> Lowering<'m> {
 
     fn cast_pointer(&mut self, operand: CudaOperand, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         match (to, operand) {
-            (_, CudaOperand::Null) => Ok(CudaOperand::Null),
+            (to, CudaOperand::Null(_)) => Ok(CudaOperand::Null(Some(to))),
             (to, CudaOperand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
             (to, CudaOperand::Address(lvalue)) if lvalue.ty == to => Ok(CudaOperand::Address(lvalue)),
             (Type::Scalar(to), CudaOperand::Address(mut lvalue))

@@ -60,7 +60,7 @@ impl<'m> Lowering<'m> {
                 let Some(init) = &d.init else {
                     if self.assigned.contains(&d.name) && !d.ty.is_const_pointer {
                         return match self.is_tagged(d) {
-                            true => self.bind_assigned_pointer(d, to, CudaOperand::Null, d.ty.constant),
+                            true => self.bind_assigned_pointer(d, to, CudaOperand::Null(Some(to)), d.ty.constant),
                             false => Ok(Binding::UnsetPointer(to, d.span)),
                         };
                     }
@@ -157,11 +157,11 @@ impl<'m> Lowering<'m> {
                 array.lvalue.constant |= d.ty.constant;
                 Ok(Binding::RegisterArray(array))
             }
-            CudaOperand::Null => match to {
+            null @ CudaOperand::Null(_) => match to {
                 Some(to) if self.assigned.contains(&d.name) && !d.ty.is_const_pointer => {
-                    self.bind_assigned_pointer(d, to, CudaOperand::Null, d.ty.constant)
+                    self.bind_assigned_pointer(d, to, null, d.ty.constant)
                 }
-                _ => Ok(Binding::Null),
+                to => Ok(Binding::Null(to)),
             },
             operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),
             _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
@@ -182,7 +182,7 @@ impl<'m> Lowering<'m> {
             {
                 pointer
             }
-            operand @ (CudaOperand::Null | CudaOperand::Pointer(Pointer { choice: Some(_), .. })) => {
+            operand @ (CudaOperand::Null(_) | CudaOperand::Pointer(Pointer { choice: Some(_), .. })) => {
                 self.first_value_needs_tag(declared, &operand);
                 return Err(LowerFailed);
             }

@@ -36,7 +36,7 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Pointer(pointer) = &operand {
             return Ok(self.is_null(pointer, Binary::Ne));
         }
-        if let CudaOperand::Null = operand {
+        if let CudaOperand::Null(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 0));
         }
         let tree = self.value_of(operand, expr.span)?;
@@ -61,7 +61,7 @@ impl<'m> Lowering<'m> {
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
             ExprKind::Str(_) => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
-            ExprKind::Null => Ok(CudaOperand::Null),
+            ExprKind::Null => Ok(CudaOperand::Null(None)),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
             ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
@@ -177,7 +177,7 @@ impl<'m> Lowering<'m> {
             Binding::Lvalue(lvalue) => CudaOperand::Lvalue(lvalue),
             Binding::Address(lvalue) => CudaOperand::Address(lvalue),
             Binding::Group(group) => CudaOperand::Group(group),
-            Binding::Null => CudaOperand::Null,
+            Binding::Null(to) => CudaOperand::Null(to),
             Binding::Poison => return Err(LowerFailed),
             Binding::Type(_) => return self.fail(span, "expected a value, found a type", "", ""),
         })
@@ -287,12 +287,13 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Pointer(pointer) = left {
             return self.pointer_arithmetic(op, pointer, b, span);
         }
-        if let CudaOperand::Null = left {
+        if let CudaOperand::Null(to) = left {
             return match (self.operand(b)?, op) {
+                (CudaOperand::Tree(_) | CudaOperand::Lvalue(_), Binary::Add | Binary::Sub) => Ok(CudaOperand::Null(to)),
                 (CudaOperand::Pointer(pointer), Binary::Eq | Binary::Ne) => {
                     Ok(CudaOperand::Tree(self.is_null(&pointer, op)))
                 }
-                (CudaOperand::Null, Binary::Eq | Binary::Ne) => Ok(always_null(op)),
+                (CudaOperand::Null(_), Binary::Eq | Binary::Ne) => Ok(always_null(op)),
                 (CudaOperand::Tree(tree), Binary::Eq | Binary::Ne)
                     if tree.as_const().is_some_and(|value| value.bits() == 0) =>
                 {
@@ -353,7 +354,7 @@ impl<'m> Lowering<'m> {
             return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
-        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null)) {
+        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null(_))) {
             return Ok(CudaOperand::Tree(self.is_null(&pointer, op)));
         }
         if let CudaOperand::Pointer(other) = right {

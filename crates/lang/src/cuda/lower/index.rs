@@ -165,10 +165,14 @@ impl<'m> Lowering<'m> {
                     }
                 }
             }
+            CudaOperand::Null(Some(to)) => {
+                self.rvalue(index)?;
+                Ok(CudaOperand::Lvalue(self.null_element(to, span)))
+            }
             CudaOperand::Lvalue(_)
             | CudaOperand::Tree(_)
             | CudaOperand::Void
-            | CudaOperand::Null
+            | CudaOperand::Null(None)
             | CudaOperand::Group(_)
             | CudaOperand::Collective(..) => {
                 self.fail(span, "only arrays and pointers can be indexed", "not an array", "")

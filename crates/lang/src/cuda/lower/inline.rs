@@ -165,9 +165,9 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::RegisterArray(array))
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
-            (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),
-            (CType::Pointer(to), CudaOperand::Null) => {
-                self.bind_assigned_pointer(param, to, CudaOperand::Null, param.ty.constant)
+            (CType::Pointer(to), CudaOperand::Null(_)) if !assigned => Ok(Binding::Null(Some(to))),
+            (CType::Pointer(to), null @ CudaOperand::Null(_)) => {
+                self.bind_assigned_pointer(param, to, null, param.ty.constant)
             }
             _ => {
                 let what = format!("invalid argument for parameter '{text}'");

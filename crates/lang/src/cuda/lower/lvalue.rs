@@ -156,8 +156,8 @@ pub enum CudaOperand {
     Pointer(Pointer),
     /// A pointer to a single variable.
     Address(Lvalue),
-    /// `nullptr`.
-    Null,
+    /// A null pointer, with the type it points to if that is known.
+    Null(Option<Type>),
     /// A cooperative group.
     Group(Group),
     /// A collective with its shared storage.
@@ -178,7 +178,9 @@ impl<'m> Lowering<'m> {
             CudaOperand::Group(_) | CudaOperand::Collective(..) => {
                 self.fail(span, "expected a number, found a group", "a group or collective", "")
             }
-            CudaOperand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
+            CudaOperand::Null(_) => {
+                self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out")
+            }
             CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
             }

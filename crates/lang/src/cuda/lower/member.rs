@@ -18,6 +18,7 @@ impl<'m> Lowering<'m> {
                 _ => Err(LowerFailed),
             },
             CudaOperand::Address(lvalue) => Ok(lvalue),
+            CudaOperand::Null(Some(to)) => Ok(self.null_element(to, span)),
             // An array decays to a pointer to its first element.
             CudaOperand::RegisterArray(RegisterArray { lvalue, sizes, .. }, at)
                 if at.is_empty() && sizes.len() == 1 =>

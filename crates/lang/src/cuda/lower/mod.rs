@@ -122,8 +122,8 @@ enum Binding {
     Address(Lvalue),
     Type(CType),
     Group(Group),
-    /// A pointer parameter of an inlined function that is null.
-    Null,
+    /// A pointer that is null, with the type it points to if that is known.
+    Null(Option<Type>),
     /// A pointer to values of this type before its first assignment, which determines its array;
     /// and its declaration.
     UnsetPointer(Type, SourceSpan),

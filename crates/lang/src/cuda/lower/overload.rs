@@ -204,7 +204,7 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand, is_gene
         CudaOperand::Address(lvalue) => (lvalue.ty, lvalue.constant),
         CudaOperand::RegisterArray(array, _) => (array.lvalue.ty.element()?.into(), array.lvalue.constant),
         CudaOperand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
-        CudaOperand::Null => return Some(ConversionRank::Converted),
+        CudaOperand::Null(_) => return Some(ConversionRank::Converted),
         _ => return None,
     };
     // A parameter whose type is a deduced pointer is const if the argument is.

@@ -126,7 +126,7 @@ impl<'m> Lowering<'m> {
 
     /// Value of a tagged pointer variable.
     pub(super) fn tagged_operand(&mut self, tagged: &TaggedPointer) -> CudaOperand {
-        let Some(view) = tagged.views.first() else { return CudaOperand::Null };
+        let Some(view) = tagged.views.first() else { return CudaOperand::Null(Some(tagged.to)) };
         let tag = Tree::emitted(self.w.b.read(tagged.tag), self.index_type);
         let offset = Tree::emitted(self.w.b.read(tagged.offset), self.index_type);
         CudaOperand::Pointer(Pointer {
@@ -167,7 +167,7 @@ impl<'m> Lowering<'m> {
     fn store_tagged(&mut self, tagged: &TaggedPointer, value: CudaOperand, span: SourceSpan) -> LowerResult {
         let zero = Tree::int(self.index_type, 0);
         let pointer = match value {
-            CudaOperand::Null => {
+            CudaOperand::Null(_) => {
                 self.assign(tagged.tag, &zero);
                 self.assign(tagged.offset, &zero);
                 return Ok(());
@@ -238,7 +238,7 @@ impl<'m> Lowering<'m> {
         b: Option<Pointer>,
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
-        let Some(first) = a.as_ref().or(b.as_ref()).cloned() else { return Ok(CudaOperand::Null) };
+        let Some(first) = a.as_ref().or(b.as_ref()).cloned() else { return Ok(CudaOperand::Null(None)) };
         let mut views: Vec<View> = vec![];
         for pointer in a.iter().chain(&b) {
             self.check_plain(pointer, span)?;
@@ -309,9 +309,7 @@ impl<'m> Lowering<'m> {
     ) -> LowerResult {
         let LvalueRoot::Element { choice: Some(choice), .. } = &lvalue.root else { return Err(LowerFailed) };
         let is_valid = Tree::op(Op::Ne, vec![choice.tag.clone(), Tree::int(self.index_type, 0)]);
-        let condition = self.w.emit(&is_valid);
-        let message = "the pointer is not null".to_owned();
-        self.push_stmt(Stmt::Check(Check::Assert { condition, message }), span);
+        self.check_not_null(&is_valid, span);
         for (n, view) in choice.views.iter().enumerate() {
             let mut selected = lvalue.clone();
             if let LvalueRoot::Element { view: selected_view, choice, .. } = &mut selected.root {
@@ -326,6 +324,20 @@ impl<'m> Lowering<'m> {
             done?;
         }
         Ok(())
+    }
+
+    fn check_not_null(&mut self, is_valid: &Tree, span: SourceSpan) {
+        let condition = self.w.emit(is_valid);
+        let message = "the pointer is not null".to_owned();
+        self.push_stmt(Stmt::Check(Check::Assert { condition, message }), span);
+    }
+
+    /// Dereferences a null pointer: a fault if it is executed.
+    pub(super) fn null_element(&mut self, to: Type, span: SourceSpan) -> Lvalue {
+        self.check_not_null(&Tree::int(Scalar::Bool, 0), span);
+        let zeros = self.zeros(to);
+        let local = self.new_local("null", to, &zeros);
+        Lvalue { root: LvalueRoot::Local(local, to), path: vec![], ty: to, constant: false }
     }
 
     /// Reports, or handles by another lowering, an assignment to a pointer variable that changes
@@ -344,7 +356,7 @@ impl<'m> Lowering<'m> {
                 self.check_plain(to, span)?;
                 views.extend(self.choice_of(to).views.iter());
             }
-            CudaOperand::Null => self.check_plain(pointer, span)?,
+            CudaOperand::Null(_) => self.check_plain(pointer, span)?,
             operand if self.move_operand_to_memory(operand) => return Err(LowerFailed),
             _ => return self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
