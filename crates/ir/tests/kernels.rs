@@ -121,7 +121,7 @@ fn mismatched_arguments_are_faults() {
 #[test]
 fn text_form_of_a_kernel() {
     let expected = "\
-bornite-ir 2
+bornite-ir 3
 kernel sample parallel_for 10 index i32
   param x: read f32[10]
   param out: write f32[10]

@@ -7,8 +7,8 @@ use super::lanes::{Mask, Register};
 use super::races::{AccessEvent, AccessKind, Conflict};
 use super::{Component, ExecutionOrder, Machine, RecordedAccess};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP_SIZE,
-    load_scalar, store_scalar,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt, Value, View,
+    WARP_SIZE, load_scalar, store_scalar,
 };
 
 /// A view bound to its argument: extents, strides and layout in this launch.
@@ -175,7 +175,10 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
     ) -> Result<Vec<usize>, Fault> {
         let bound = self.bound_view(view);
-        let mut positions = vec![bound.origin as u64; self.lanes];
+        let mut positions = match view {
+            View::Local(_) => (0..self.lanes as u64).map(|lane| lane * bound.elements).collect(),
+            _ => vec![bound.origin as u64; self.lanes],
+        };
         let mut bad = false;
         for (n, (index, &(extent, stride))) in indices.iter().zip(&bound.dims).enumerate() {
             let reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
@@ -211,6 +214,11 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
+        if let View::Local(id) = view {
+            let cells = self.bound_view(view).cells;
+            let cells_of = |lane: usize| positions[lane] * cells..(positions[lane] + width) * cells;
+            return self.record_local_accesses(id, mask, kind, cells_of);
+        }
         if self.is_tracked(view) {
             let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
@@ -285,6 +293,11 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
+        if let View::Local(id) = view {
+            let cells = self.bound_view(view).cells;
+            let cell = |lane: usize| positions[lane] * cells + component[lane];
+            return self.record_local_accesses(id, mask, kind, |lane| cell(lane)..cell(lane) + 1);
+        }
         if self.is_tracked(view) {
             let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
@@ -297,6 +310,7 @@ impl Machine<'_, '_, '_> {
     fn words(&self, view: View) -> &[u64] {
         match view {
             View::Shared(SharedId(n)) => &self.shared[n as usize].words,
+            View::Local(LocalArrayId(n)) => &self.local_arrays[n as usize].words,
             View::Param(ParamId(n)) => match &self.args[n as usize] {
                 Arg::Read(words) => words,
                 Arg::Write(words) => words,
@@ -308,6 +322,7 @@ impl Machine<'_, '_, '_> {
     fn words_mut(&mut self, view: View) -> Option<&mut [u64]> {
         match view {
             View::Shared(SharedId(n)) => Some(&mut self.shared[n as usize].words),
+            View::Local(LocalArrayId(n)) => Some(&mut self.local_arrays[n as usize].words),
             View::Param(ParamId(n)) => match &mut self.args[n as usize] {
                 Arg::Write(words) => Some(words),
                 Arg::Read(_) | Arg::Value(_) => None,
@@ -357,14 +372,16 @@ impl Machine<'_, '_, '_> {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared_views[n as usize],
+            View::Local(LocalArrayId(n)) => &self.local_views[n as usize],
         }
     }
 
-    /// Returns true if accesses to a view are tracked: shared memory, and views that a block kernel
+    /// Returns true if races on a view are tracked: shared memory, and views that a block kernel
     /// writes.
     fn is_tracked(&self, view: View) -> bool {
         match view {
             View::Shared(_) => true,
+            View::Local(_) => false,
             View::Param(ParamId(n)) => self.param_histories[n as usize].is_some(),
         }
     }
@@ -424,6 +441,7 @@ impl Machine<'_, '_, '_> {
                 Some(history) => history,
                 None => return Ok(()),
             },
+            View::Local(_) => return Ok(()),
         };
         let conflict = history.record(cell, kind, event);
         let Some(earlier) = conflict else {

@@ -11,6 +11,7 @@ mod compute;
 mod divergence;
 mod evaluate;
 mod lanes;
+mod local_arrays;
 mod memory;
 mod options;
 mod races;
@@ -19,11 +20,12 @@ mod recorded;
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId,
-    Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalArrayId, LocalId, ParamId,
+    SharedId, Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
+use local_arrays::LocalMemory;
 use memory::BoundView;
 pub use options::{ExecutionOrder, InterpreterOptions};
 use races::AccessHistory;
@@ -81,6 +83,7 @@ fn launch<'k>(
     let bind = |view: View| BoundView::new(kernel, view, values);
     let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
     let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
+    let local = (0..kernel.local_arrays.len() as u32).map(|n| bind(View::Local(LocalArrayId(n)))).collect();
     let checked = matches!(kernel.launch, LaunchMode::Blocks { .. }) || options.check_instance_races;
     let history =
         |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
@@ -103,6 +106,7 @@ fn launch<'k>(
         count: kernel.launch.count(values),
         params,
         shared_views: shared,
+        local_views: local,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
         warp_barriers: kernel.code.body.iter().any(divergence::has_warp_barrier),
@@ -110,6 +114,7 @@ fn launch<'k>(
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
         shared: vec![],
+        local_arrays: vec![],
         epoch: 0,
         warp_epochs: vec![],
         stmt: None,
@@ -210,6 +215,7 @@ struct Machine<'k, 'a, 'b> {
     count: u64,
     params: Vec<BoundView>,
     shared_views: Vec<BoundView>,
+    local_views: Vec<BoundView>,
     /// Register slots of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
@@ -220,6 +226,7 @@ struct Machine<'k, 'a, 'b> {
     block: u64,
     frame: Frame<'k>,
     shared: Vec<SharedMemory>,
+    local_arrays: Vec<LocalMemory>,
     epoch: u32,
     warp_epochs: Vec<u32>,
     /// The statement being executed.
@@ -249,6 +256,7 @@ impl<'k> Machine<'k, '_, '_> {
                 history: AccessHistory::new(view.cell_count()),
             })
             .collect();
+        self.local_arrays = self.local_views.iter().map(|view| LocalMemory::new(view, self.lanes)).collect();
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
@@ -309,6 +317,7 @@ impl<'k> Machine<'k, '_, '_> {
                     let (at, components) = (self.scalars(indices), self.components(*value));
                     self.store(*view, &at, &components, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
+                Stmt::Declare(array) => self.declare(*array, &mask),
                 Stmt::For { counter, end, body } => {
                     let end = self.component(*end, 0);
                     self.run_loop(body, &mask, |machine, active, iteration| {

@@ -21,7 +21,7 @@ use crate::diagnostic::{Diagnostic, Source, counted};
 use crate::{Errors, LaunchRequest, LoadError, Lowered};
 use ast::{File, Function, TemplateArg, template_args_text};
 use lex::Interner;
-use lower::{BoundArg, LowerError, Lowering};
+use lower::{BoundArg, LowerError, Lowering, MemoryNeeds};
 use preprocess::MissingHeader;
 pub use preprocess::PreprocessorOptions;
 use types::CType;
@@ -272,17 +272,12 @@ impl CudaModule {
             };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
-        let (mut index_type, mut component_views) = (first, vec![]);
+        let (mut index_type, mut needs) = (first, MemoryNeeds::default());
         loop {
-            match Lowering::new(self, request, function, index_type).kernel(
-                function,
-                instance,
-                &bound,
-                &component_views,
-            ) {
+            match Lowering::new(self, request, function, index_type, &needs).kernel(function, instance, &bound) {
                 Ok(lowered) => return Ok(lowered),
                 Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
-                Err(LowerError::NeedsComponentAccess(views)) => component_views = views,
+                Err(LowerError::NeedsMemory(more)) => needs = more,
                 Err(LowerError::Invalid(errors) | LowerError::NeedsWideIndex(errors)) => {
                     return Err(Errors::new(&self.source, errors));
                 }

@@ -131,7 +131,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if a multidimensional array is also used as a flat one: `(float*)tile`,
     /// `&tile[0][0]`.
-    fn is_flattened(&self, d: &'m Declarator) -> bool {
+    pub(super) fn is_flattened(&self, d: &'m Declarator) -> bool {
         let mut found = false;
         for function in self.functions_seeing(d) {
             scan::for_each_expr(&function.body, &mut |expr| {
