@@ -161,6 +161,10 @@ impl LaunchOptions {
         LaunchOptions { block: threads.map(|threads| Dim3([threads, 1, 1])).or(self.block), ..self.clone() }
     }
 
+    pub fn preprocessor(&self) -> &PreprocessorArgs {
+        &self.preprocessor
+    }
+
     pub fn args(&self) -> &[ArgSpec] {
         &self.args
     }

@@ -14,6 +14,7 @@ mod outputs;
 mod python;
 mod run;
 mod source;
+mod standalone;
 mod tune;
 mod unchecked;
 
@@ -92,6 +93,11 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
             if source.python_file().is_some() =>
         {
             emit::write_output(source.warp_text()?.as_bytes(), *target, out.as_deref())
+        }
+        KernelCommand::Emit { source, target, native, arch, out }
+            if let (Some(file), true) = (source.cuda_file(), target.keeps_source()) =>
+        {
+            standalone::emit(file, source.kernel_and_launch(), *target, *native, arch, out.as_deref())
         }
         KernelCommand::Emit { source, target, native, arch, out } => {
             emit::emit(&source.emit_source()?, *target, *native, arch, out.as_deref())
