@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod cuda;
 mod emit;
+mod judge;
 mod python;
 mod run;
 mod source;
@@ -84,6 +85,12 @@ pub enum KernelCommand {
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
     Tune(tune::TuneOptions),
+    /// Judge kernels against a reference: faults, results, cheats. One JSON task per line in, one
+    /// verdict per line out, in the same order (docs/judging.md)
+    Judge(judge::JudgeCommandOptions),
+    /// Worker process that judges tasks from stdin
+    #[command(hide = true)]
+    JudgeWorker(judge::JudgingOptions),
 }
 
 pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
@@ -114,6 +121,8 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         }
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
+        KernelCommand::Judge(options) => judge::run(options),
+        KernelCommand::JudgeWorker(options) => judge::serve(options),
     }
 }
 
