@@ -64,7 +64,7 @@ impl DrawnArray {
     }
 }
 
-/// Draws the sizes of shape number `shape`: the smallest, an odd one, multiples of 32, and any.
+/// Draws the sizes of shape number `shape`: large odd ones first, then the smallest, then any.
 pub fn draw_sizes(problem: &JudgeProblem, seed: u64, shape: usize) -> Result<Sizes, String> {
     let draw = |(name, choice): (&String, &SizeChoice)| {
         let mut random = Random::from_keys(&[seed, hash(name), shape as u64]);
@@ -84,18 +84,13 @@ pub fn draw_sizes(problem: &JudgeProblem, seed: u64, shape: usize) -> Result<Siz
                 let Some((low, high)) = bounds.filter(|(low, high)| low <= high) else {
                     return Err(format!("size '{name}': '{text}' is not a range such as 1..1000"));
                 };
-                let drawn = random.in_range(low, high);
                 match shape {
-                    0 if drawn % 2 == 0 => {
-                        if drawn < high {
-                            drawn + 1
-                        } else {
-                            (drawn - 1).max(low)
-                        }
+                    0 => {
+                        let drawn = random.in_range(low + (high - low) / 2, high);
+                        if drawn % 2 == 0 && drawn > low { drawn - 1 } else { drawn }
                     }
                     1 => low,
-                    2 => Some(drawn / 32 * 32).filter(|n| *n >= low && *n > 0).unwrap_or(drawn),
-                    _ => drawn,
+                    _ => random.in_range(low, high),
                 }
             }
         };

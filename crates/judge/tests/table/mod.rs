@@ -18,7 +18,7 @@ pub struct Candidate {
 
 /// All candidates of all problems.
 pub fn candidates() -> Vec<Candidate> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/candidates");
+    let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../judge/tests/candidates"));
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files.iter().flat_map(|file| read(file)).collect()
