@@ -9,6 +9,7 @@ mod contents;
 mod cuda;
 mod emit;
 mod finding;
+mod judge;
 mod launch_file;
 mod outputs;
 mod python;
@@ -75,6 +76,12 @@ pub enum KernelCommand {
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
     Tune(tune::TuneOptions),
+    /// Judge kernels against a reference: faults, results, cheats. One JSON task per line in, one
+    /// verdict per line out, in the same order (docs/judging.md)
+    Judge(judge::JudgeCommandOptions),
+    /// Worker process that judges tasks from stdin
+    #[command(hide = true)]
+    JudgeWorker(judge::JudgingOptions),
 }
 
 pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
@@ -106,6 +113,8 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         KernelCommand::Run(options) => run::run(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
+        KernelCommand::Judge(options) => judge::run(options),
+        KernelCommand::JudgeWorker(options) => judge::serve(options),
     }
 }
 
