@@ -8,13 +8,12 @@ use bornite::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::compiled_step::TrainStep;
-use super::engine::Engine;
-use super::learner::LearnerOptions;
+use super::engine::{Engine, StepOptions};
 use super::precision::{LossScale, Precision};
 use crate::checkpoint::Tensors;
 use crate::error::located;
 use crate::optimizer::{LrSchedule, Optimizer, OptimizerKind, ParameterSettings};
-use crate::parameters::{Params, State};
+use crate::parameters::{Params, State, Weights};
 use crate::{Error, Result};
 
 /// An optimization algorithm with its default settings.
@@ -82,6 +81,12 @@ algorithms! {
     Muon(MuonAlgorithm) =
         OptimizerKind::Muon { momentum: 0.95, beta1: 0.9, beta2: 0.95, eps: 1e-8 }, 1e-3, 0.1;
 }
+
+/// An optimizer whose algorithm is chosen at run time: see [`OptimizerBuilder::of_kind`].
+pub type AnyOptimizer = OptimizerBuilder<AnyAlgorithm>;
+
+/// Algorithm of [`AnyOptimizer`].
+pub enum AnyAlgorithm {}
 
 /// Settings for the parameters whose names match a pattern.
 #[derive(Clone, Debug)]
@@ -152,12 +157,40 @@ pub(crate) fn lock(state: &Mutex<OptimizerState>) -> MutexGuard<'_, OptimizerSta
 impl<A: OptimizerAlgorithm> OptimizerBuilder<A> {
     /// Creates an optimizer with the default settings of the algorithm.
     pub fn new(params: &Params) -> OptimizerBuilder<A> {
+        OptimizerBuilder::with_defaults(params, A::KIND, A::LR, A::WEIGHT_DECAY)
+    }
+}
+
+impl OptimizerBuilder<AnyAlgorithm> {
+    /// Creates an optimizer with an algorithm that is chosen at run time, such as by a setting.
+    /// Learning rate 1e-3, no weight decay by default.
+    ///
+    /// ```
+    /// use bornite_nn::{optimizer::{AnyOptimizer, OptimizerKind}, prelude::*};
+    /// # fn main() -> Result<()> {
+    /// let params = Params::new(Device::cpu(), 0);
+    /// let layer = Linear::new(&params, 2, 1);
+    /// let x = Tensor::ones(&[1, 2], DType::F32, Device::cpu());
+    /// for kind in [OptimizerKind::ADAMW, OptimizerKind::Adagrad { eps: 1e-10 }] {
+    ///     let optimizer = AnyOptimizer::of_kind(&params, kind).lr(0.1);
+    ///     optimizer.compile(|b: &[Tensor]| layer.forward(&b[0]).square().mean(..)).call(&[x.clone()])?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of_kind(params: &Params, kind: OptimizerKind) -> AnyOptimizer {
+        OptimizerBuilder::with_defaults(params, kind, 1e-3, 0.0)
+    }
+}
+
+impl<A> OptimizerBuilder<A> {
+    fn with_defaults(params: &Params, kind: OptimizerKind, lr: f64, weight_decay: f64) -> OptimizerBuilder<A> {
         let state = OptimizerState {
             params: params.clone(),
-            kind: A::KIND,
-            lr: A::LR,
+            kind,
+            lr,
             schedule: None,
-            weight_decay: A::WEIGHT_DECAY,
+            weight_decay,
             clip_norm: None,
             precision: Precision::F32,
             accumulate: 1,
@@ -170,9 +203,7 @@ impl<A: OptimizerAlgorithm> OptimizerBuilder<A> {
         };
         OptimizerBuilder { state: Arc::new(Mutex::new(state)), algorithm: PhantomData }
     }
-}
 
-impl<A> OptimizerBuilder<A> {
     /// Changes a setting that the state of training depends on.
     #[track_caller]
     fn with(self, set: impl FnOnce(&mut OptimizerState)) -> Self {
@@ -291,7 +322,19 @@ impl<A> OptimizerBuilder<A> {
         engine.load_moments(moments)?;
         engine.load_gradients(moments, progress.accumulated)?;
         (engine.steps, engine.loss_scale) = (progress.steps, progress.loss_scale);
-        engine.update_weights()
+        Ok(())
+    }
+
+    /// Updates the loss scale after a step of [`TrainStep::step_from`] whose gradients were finite
+    /// or not.
+    pub(crate) fn update_loss_scale(&self, finite: bool) -> Result<()> {
+        lock(&self.state).engine()?.update_loss_scale(finite);
+        Ok(())
+    }
+
+    /// Returns the weights that training steps run on, in the dtype of the precision.
+    pub(crate) fn weights(&self) -> Result<Weights> {
+        Ok(lock(&self.state).engine()?.weights.clone())
     }
 }
 
@@ -399,18 +442,12 @@ impl OptimizerState {
                 schedule.check()?;
             }
             if self.engine.is_none() {
-                let values = self.params.values()?;
+                let weights = Weights::new(&self.params, self.precision.dtype())?;
                 let settings = self.settings(&self.params.state())?;
-                let optimizer = Optimizer::with_settings(self.kind, self.clip_norm, settings, &values.parameters)?;
-                let options = LearnerOptions {
-                    optimizer: self.kind,
-                    weight_decay: self.weight_decay,
-                    clip_norm: self.clip_norm,
-                    precision: self.precision,
-                    accumulate: self.accumulate,
-                    seed: self.params.seed(),
-                };
-                self.engine = Some(Engine::new(options, optimizer, values.parameters)?);
+                let optimizer = Optimizer::new(self.kind, self.clip_norm, settings, &weights.parameters)?;
+                let (precision, accumulate, seed) = (self.precision, self.accumulate, self.params.seed());
+                let options = StepOptions { precision, accumulate, seed };
+                self.engine = Some(Engine::new(options, optimizer, weights)?);
                 self.seen_changes = changes.wrapping_sub(1);
             }
             if self.seen_changes != changes {
@@ -418,15 +455,16 @@ impl OptimizerState {
                     let state = self.params.state();
                     (self.settings(&state)?, state.trainable.clone())
                 };
-                if let Some(engine) = &mut self.engine {
-                    if engine.set_parameters(&trainable, settings)? {
-                        self.version += 1;
-                    }
-                    engine.update_weights()?;
+                if let Some(engine) = &mut self.engine
+                    && engine.set_parameters(&trainable, settings)?
+                {
+                    self.version += 1;
                 }
                 self.seen_changes = changes;
             }
-            self.engine.as_mut().ok_or_else(|| Error::config("the optimizer has no state"))
+            let engine = self.engine.as_mut().ok_or_else(|| Error::config("the optimizer has no state"))?;
+            engine.weights.update()?;
+            Ok(engine)
         })
     }
 
