@@ -175,7 +175,7 @@ fn errors_contain_the_location_of_the_call() {
     fails(AnyOptimizer::of_kind(params, optimizer).compile(loss).call(batch));
     fails(AdamW::new(params).weight_decay(-1.0).compile(loss).call(batch));
     fails(AdamW::new(params).accumulate(0).compile(loss).call(batch));
-    fails(AdamW::new(params).compile(loss).evaluate(&[tokens(&[1, 8]), tokens(&[1, 3])]));
+    fails(AdamW::new(params).compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1])).evaluate(&[tokens(&[1, 8]), tokens(&[1, 3])]));
     let huge = Params::new(CPU, 0);
     huge.parameter("huge", &[usize::MAX, 2], Init::Ones);
     fails(huge.get("huge"));

@@ -198,6 +198,7 @@ pub(crate) struct OptimizerStep {
 
 impl Optimizer {
     /// Creates an optimizer for an f32 arena, with settings for each of its tensors.
+    #[track_caller]
     pub fn new(
         kind: OptimizerKind,
         clip_norm: Option<f64>,
@@ -216,6 +217,7 @@ impl Optimizer {
     }
 
     /// Replaces the settings of the parameters. The result shares the state.
+    #[track_caller]
     pub fn set_settings(&self, settings: Vec<ParameterSettings>, arena: &Arena) -> Result<Optimizer> {
         for ParameterSettings { weight_decay, lr_multiplier, .. } in &settings {
             check_weight_decay(*weight_decay)?;

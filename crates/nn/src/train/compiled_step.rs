@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite::{Tensor, plan::PlanSummary, trace::TensorSpec, var::Update};
 
-use super::builder::{OptimizerState, lock};
 use super::engine::Engine;
+use super::optimizer_state::{OptimizerState, lock};
 use super::pending::PendingStep;
 use super::step_traces::{LossFunction, StepTraces};
 use crate::Result;

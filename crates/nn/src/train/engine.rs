@@ -1,5 +1,5 @@
-//! State of training: weights, optimizer, accumulated gradients, loss scale and step count. Launches
-//! the traced functions of a step. Knows nothing about models, data, files or time.
+//! State of training: weights, optimizer, accumulated gradients, loss scale and step count.
+//! Launches the traced functions of a step. Knows nothing about models, data, files or time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -204,9 +204,8 @@ impl TrainedModel {
                 let loss = weights.run(|| gpt.loss(tokens, targets));
                 Ok((vec![loss.cast(DType::F32)], vec![]))
             });
-            let batch_loss = |tokens: &Tensor, targets: &Tensor| -> Result<f64> {
-                let inputs = LossInputs { tokens: tokens.clone(), targets: targets.clone() }.into_list();
-                let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
+            let batch_loss = |batch: &[Tensor]| -> Result<f64> {
+                let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(batch))?)?;
                 Ok(loss.item()?)
             };
             mean_loss(data, batch, context, max_batches, self.device(), &batch_loss)
@@ -295,7 +294,7 @@ pub(crate) fn mean_loss(
     context: usize,
     max_batches: u64,
     device: Device,
-    loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
+    loss: &dyn Fn(&[Tensor]) -> Result<f64>,
 ) -> Result<(f64, u64)> {
     if max_batches == 0 {
         return Err(Error::config("the loss over 0 batches is undefined; request at least one batch"));
@@ -310,7 +309,7 @@ pub(crate) fn mean_loss(
         let Some(next) = batches.next() else { break };
         let next = next?;
         let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &[batch, context], device);
-        sum += loss(&tensor(&next.inputs), &tensor(&next.targets))?;
+        sum += loss(&LossInputs { tokens: tensor(&next.inputs), targets: tensor(&next.targets) }.into_list())?;
     }
     Ok((sum / count as f64, count))
 }

@@ -1,8 +1,9 @@
 //! Training: optimizer steps and the training loop.
 //!
-//! `builder.rs` has the optimizers, `compiled_step.rs` a training step of any model, `pending.rs`
-//! its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics. `engine.rs` and
-//! `step_traces.rs` run the steps. `prepare.rs` and `run.rs` are the loop of `bornite train`.
+//! `builder.rs` and `optimizer_state.rs` have the optimizers, `compiled_step.rs` a training step of
+//! any model, `pending.rs` its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics.
+//! `engine.rs` and `step_traces.rs` run the steps. `prepare.rs` and `run.rs` are the loop of
+//! `bornite train`.
 //! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
 //! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
 //! times steps. Nothing here prints: callers pass an [`Observer`].
@@ -22,6 +23,7 @@ mod keys;
 mod launch_tests;
 mod metrics;
 mod model;
+mod optimizer_state;
 mod pending;
 mod plot;
 mod precision;

@@ -25,6 +25,7 @@ use super::run::{Observer, Run, RunInfo, TrainEvent};
 use super::workload::{Workload, available_bytes, flops_per_token, format_bytes, parameter_count, peak_flops};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest};
 use crate::data::{BatchOptions, DataObserver, DataProgress, DataSource, TokenDataset, train_tokenizer_with_observer};
+use crate::inputs::LossInputs;
 use crate::model::{Gpt, GptConfig};
 use crate::parameters::Params;
 use crate::tokenizer::Tokenizer;
@@ -118,11 +119,9 @@ pub(super) fn prepare(
         device,
         train_step: optimizer.compile({
             let gpt = gpt.clone();
-            move |batch: &[Tensor]| match batch {
-                [tokens, targets] => gpt.loss(tokens, targets),
-                _ => {
-                    Tensor::failed("loss", format!("a batch has {} tensors; expected tokens and targets", batch.len()))
-                }
+            move |batch: &[Tensor]| match LossInputs::from_list(batch) {
+                Ok(LossInputs { tokens, targets }) => gpt.loss(tokens, targets),
+                Err(error) => error.into(),
             }
         }),
         gpt,

@@ -28,6 +28,7 @@ use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::data::{Batches, DataProgress, TokenDataset};
 use crate::error::located;
 use crate::generate::{GenerationOptions, Sampling, TextGenerator, prompt_tokens};
+use crate::inputs::LossInputs;
 use crate::model::Gpt;
 use crate::optimizer::LrSchedule;
 use crate::tokenizer::Tokenizer;
@@ -292,7 +293,7 @@ impl Run {
                 gpu_span = GpuSpan::start(device);
             }
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
-            Ok(Some(vec![tensor(&batch.inputs), tensor(&batch.targets)]))
+            Ok(Some(LossInputs { tokens: tensor(&batch.inputs), targets: tensor(&batch.targets) }.into_list()))
         };
         let tuning = Tuning::after(self.optimizer.steps(), device, &self.config)?;
         self.optimizer.set_lr(lr);
@@ -380,11 +381,9 @@ impl Run {
     fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
         let max_batches = self.config.train.eval_batches.unwrap_or(1) as u64;
-        let loss = |tokens: &Tensor, targets: &Tensor| match observer.should_stop() {
+        let loss = |batch: &[Tensor]| match observer.should_stop() {
             true => Err(Error::stopped()),
-            false => interruptible(observer.interrupt_flag(), || {
-                self.train_step.evaluate(&[tokens.clone(), targets.clone()])
-            }),
+            false => interruptible(observer.interrupt_flag(), || self.train_step.evaluate(batch)),
         };
         let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], max_batches, self.device, &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))

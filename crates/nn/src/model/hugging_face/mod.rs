@@ -116,9 +116,9 @@ impl Gpt {
         })
     }
 
-    /// Writes a folder that `transformers` loads. With a tokenizer it also contains `tokenizer.json`
-    /// and `tokenizer_config.json`; `generation_config.json` contains the begin- and end-of-text
-    /// tokens.
+    /// Writes a folder that `transformers` loads. With a tokenizer it also contains
+    /// `tokenizer.json` and `tokenizer_config.json`; `generation_config.json` contains the begin-
+    /// and end-of-text tokens.
     #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>, tokenizer: Option<&Tokenizer>) -> Result<()> {
         located(|| {
