@@ -202,7 +202,17 @@ impl Params {
         ParameterInfo { name, shape: shape.to_vec(), init, row_multiple }
     }
 
-    /// Returns names, shapes and initialization of all parameters, without buffers.
+    /// Returns names, shapes and initialization of all parameters, without buffers, in the order of
+    /// declaration.
+    ///
+    /// ```
+    /// use bornite::Device;
+    /// use bornite_nn::{Params, layers::Linear};
+    /// let params = Params::new(Device::cpu(), 0);
+    /// Linear::new(&params.at("head"), 4, 2);
+    /// let names: Vec<String> = params.list().into_iter().map(|parameter| parameter.name).collect();
+    /// assert_eq!(names, ["head.weight", "head.bias"]);
+    /// ```
     pub fn list(&self) -> Vec<ParameterInfo> {
         self.state().list.clone()
     }

@@ -19,6 +19,7 @@ pub(crate) struct Weights {
     pub parameters: Arena,
     /// The parameters, or a copy in another dtype.
     pub values: Arena,
+    dtype: DType,
     /// [`Params::version`] of the copy; `u64::MAX` before the first [`Weights::update`].
     copied_version: Arc<AtomicU64>,
 }
@@ -29,19 +30,17 @@ impl Weights {
         let parameters = params.values()?.parameters;
         let values = match dtype {
             DType::F32 => parameters.clone(),
-            dtype => parameters.like(dtype, 0.0)?,
+            _ => parameters.like(dtype, 0.0)?,
         };
-        Ok(Weights { params: params.clone(), parameters, values, copied_version: Arc::new(AtomicU64::new(u64::MAX)) })
+        let (params, copied_version) = (params.clone(), Arc::new(AtomicU64::new(u64::MAX)));
+        Ok(Weights { params, parameters, values, dtype, copied_version })
     }
 
     /// Rounds the parameters into the copy, if there is one and they have changed.
     pub fn update(&self) -> Result<()> {
         let version = self.params.version();
-        if self.copied_version.load(Ordering::Relaxed) != version {
-            let dtype = self.values.get().dtype()?;
-            if dtype != DType::F32 {
-                commit(&[], vec![self.values.set(self.parameters.get().cast(dtype))])?;
-            }
+        if self.dtype != DType::F32 && self.copied_version.load(Ordering::Relaxed) != version {
+            commit(&[], vec![self.values.set(self.parameters.get().cast(self.dtype))])?;
             self.copied_version.store(version, Ordering::Relaxed);
         }
         Ok(())
