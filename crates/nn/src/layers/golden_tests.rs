@@ -65,6 +65,23 @@ fn layers() -> Vec<(&'static str, Constructor)> {
     ]
 }
 
+/// Every exported layer is one of [`layers`].
+#[test]
+fn every_layer_has_goldens() {
+    let exported = include_str!("mod.rs").split("\npub use ").skip(1).filter_map(|text| text.split(';').next());
+    let names = exported.flat_map(|list| list.split(|c: char| !c.is_alphanumeric())).filter(|name| !name.is_empty());
+    let names: Vec<&str> = names.filter(|name| name.starts_with(|c: char| c.is_uppercase())).collect();
+    assert!(names.len() > 30, "{names:?}");
+    // Dropout is random; the others only pass on what their layers compute.
+    let tested = |name: &&str| {
+        let uses = [format!("new({name}"), format!("{name}::")];
+        ["Dropout", "Norm", "Sequential"].contains(name)
+            || uses.iter().any(|text| include_str!("golden_tests.rs").contains(text))
+    };
+    let missing: Vec<&str> = names.into_iter().filter(|name| !tested(name)).collect();
+    assert!(missing.is_empty(), "no goldens for {missing:?}");
+}
+
 /// Parameters of a layer, with one more if it has none, since a model has at least one.
 fn declare(layer: Constructor) -> (Params, Box<dyn Forward + Send + Sync>) {
     let params = Params::new(CPU, 0);
