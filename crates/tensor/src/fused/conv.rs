@@ -8,6 +8,8 @@
 mod cpu;
 mod direct;
 mod geometry;
+mod panel;
+mod tasks;
 mod weight_gradient;
 
 #[cfg(test)]

@@ -8,10 +8,11 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ops::Range;
 
 use super::direct;
 use super::geometry::{Geometry, Pass, Phase, Spatial, Tap};
+use super::panel::{PANEL, PanelSource, Segment};
+use super::tasks::{Channels, Division, RowUnits, Task};
 use crate::fused::simd::parallel_for_each;
 use crate::matmul::gemm::{FlatMatrix, GemmFloat, multiply_single_threaded};
 
@@ -23,13 +24,6 @@ pub(super) trait ConvFloat:
 
 impl ConvFloat for f32 {}
 impl ConvFloat for f64 {}
-
-/// Elements of a panel.
-pub(super) const PANEL: usize = 1 << 17;
-/// Positions of a task: enough to amortize that gemm packs the weights for each product.
-const POSITIONS: usize = 512;
-/// Minimum number of tasks to keep all cores busy.
-pub(super) const MIN_TASKS: usize = 16;
 
 /// Runs `work` with scratch memory of this thread, of `count` elements with arbitrary contents.
 pub(super) fn with_scratch<T: ConvFloat, R>(count: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
@@ -43,26 +37,6 @@ pub(super) fn with_scratch<T: ConvFloat, R>(count: usize, work: impl FnOnce(&mut
         }
         work(&mut bytemuck::cast_slice_mut(words)[..count])
     })
-}
-
-/// Channels of source and target of a pass.
-#[derive(Clone, Copy)]
-pub(super) struct Channels {
-    pub batch: usize,
-    pub groups: usize,
-    /// Per group.
-    pub source: usize,
-    /// Per group.
-    pub target: usize,
-}
-
-/// A row of consecutive target elements of one phase.
-pub(super) struct Segment {
-    pub image: usize,
-    /// Position along depth and height.
-    pub position: [usize; 2],
-    /// First column in the panel.
-    pub column: usize,
 }
 
 /// A phase with its weights `[groups · target, source · taps]`.
@@ -108,121 +82,6 @@ pub(super) fn input_gradient<T: ConvFloat>(geometry: &Geometry, dy: &[T], weight
     let phases: Vec<_> = pass.phases(geometry.kernel).into_iter().map(transposed).collect();
     let channels = Channels { batch, groups, source: out_channels, target: channels };
     run(&pass, &phases, channels, dy, None, dx, threads);
-}
-
-/// Rows of the target that a task can own alone: those that all phases of one position row write.
-pub(super) struct RowUnits {
-    /// Number of target elements up to the end of each unit.
-    pub ends: Vec<usize>,
-    /// Position rows along the height, if a unit is one position row; else a unit is the image.
-    rows: Option<usize>,
-}
-
-impl RowUnits {
-    pub fn new(pass: &Pass) -> RowUnits {
-        let [depth, height, width] = pass.target;
-        if pass.target_step[0] > 1 {
-            return RowUnits { ends: vec![depth * height * width], rows: None };
-        }
-        let step = pass.target_step[1];
-        let rows = height.div_ceil(step);
-        let end = |z: usize, row: usize| (z * height + ((row + 1) * step).min(height)) * width;
-        let ends = (0..depth).flat_map(|z| (0..rows).map(move |row| end(z, row))).collect();
-        RowUnits { ends, rows: Some(rows) }
-    }
-
-    pub fn start(&self, unit: usize) -> usize {
-        if unit == 0 { 0 } else { self.ends[unit - 1] }
-    }
-
-    /// The segments of a phase in some units of some images.
-    pub fn segments(&self, phase: &Phase, images: Range<usize>, units: Range<usize>) -> Vec<Segment> {
-        let [depth, height, width] = phase.positions;
-        let mut segments = vec![];
-        for image in images {
-            let mut push = |position: [usize; 2]| {
-                let column = segments.len() * width;
-                segments.push(Segment { image, position, column });
-            };
-            match self.rows {
-                Some(rows) => (units.clone())
-                    .map(|unit| [unit / rows, unit % rows])
-                    .filter(|&[z, y]| z < depth && y < height)
-                    .for_each(&mut push),
-                None => (0..depth).for_each(|z| (0..height).for_each(|y| push([z, y]))),
-            }
-        }
-        segments
-    }
-}
-
-/// Part of the target: channels of a group, row units of consecutive images.
-struct Task<'a, T> {
-    group: usize,
-    channels: Range<usize>,
-    images: Range<usize>,
-    units: Range<usize>,
-    /// The target elements of each image and channel.
-    out: Vec<&'a mut [T]>,
-}
-
-/// Division of the work into tasks.
-struct Division {
-    images: usize,
-    units: usize,
-    channels: usize,
-}
-
-impl Division {
-    fn new(pass: &Pass, units: usize, channels: Channels) -> Division {
-        let Channels { batch, groups, target, .. } = channels;
-        let image: usize = (0..3).map(|axis| pass.target[axis].div_ceil(pass.target_step[axis])).product();
-        let divide = |positions: usize| {
-            let per_unit = image.div_ceil(units).max(1);
-            let units = (positions / per_unit).clamp(1, units);
-            let images = (positions / image.max(1)).clamp(1, batch.max(1));
-            (images, units)
-        };
-        let count = |(images, part): (usize, usize)| groups * batch.div_ceil(images) * units.div_ceil(part);
-        let sizes = [POSITIONS, POSITIONS / 2, POSITIONS / 4];
-        let chosen = sizes.map(divide).into_iter().find(|&parts| count(parts) >= MIN_TASKS);
-        let (images, part) = chosen.unwrap_or_else(|| divide(POSITIONS / 4));
-        // Each block of channels copies its own panel, so it must be worth it.
-        let blocks = MIN_TASKS.div_ceil(count((images, part)).max(1)).min(target / 32).max(1);
-        Division { images, units: part, channels: target.div_ceil(blocks).max(1) }
-    }
-
-    fn tasks<'a, T>(&self, units: &RowUnits, channels: Channels, out: &'a mut [T]) -> Vec<Task<'a, T>> {
-        let Channels { batch, groups, target, .. } = channels;
-        let (blocks, spans) = (target.div_ceil(self.channels), units.ends.len().div_ceil(self.units));
-        let part = |n: usize, size: usize, count: usize| n * size..((n + 1) * size).min(count);
-        let mut tasks: Vec<Task<'a, T>> = vec![];
-        for images in 0..batch.div_ceil(self.images) {
-            for group in 0..groups {
-                for block in 0..blocks {
-                    tasks.extend((0..spans).map(|span| Task {
-                        group,
-                        channels: part(block, self.channels, target),
-                        images: part(images, self.images, batch),
-                        units: part(span, self.units, units.ends.len()),
-                        out: vec![],
-                    }));
-                }
-            }
-        }
-        let space = units.ends.last().copied().unwrap_or(0).max(1);
-        for (row, mut rest) in out.chunks_mut(space).enumerate() {
-            let (image, group, channel) = (row / (groups * target), row / target % groups, row % target);
-            let first = ((image / self.images * groups + group) * blocks + channel / self.channels) * spans;
-            for task in &mut tasks[first..first + spans] {
-                let length = units.ends[task.units.end - 1] - units.start(task.units.start);
-                let (part, others) = rest.split_at_mut(length);
-                task.out.push(part);
-                rest = others;
-            }
-        }
-        tasks
-    }
 }
 
 fn run<T: ConvFloat>(
@@ -290,7 +149,7 @@ impl<T: ConvFloat> PhaseContext<'_, T> {
                 for first in (0..sources).step_by(per_panel) {
                     let count = per_panel.min(sources - first);
                     let panel = &mut panel[..count * taps.len() * columns];
-                    self.fill_panel(task.group, first, panel, columns);
+                    self.panel_source(task.group, first).fill(panel, columns);
                     let weights = self.weights(task, first * taps.len());
                     let size = [rows, columns, count * taps.len()];
                     multiply_single_threaded(product, size, weights, FlatMatrix::row_major(panel, columns), first > 0);
@@ -307,9 +166,10 @@ impl<T: ConvFloat> PhaseContext<'_, T> {
         is_identity && source == target && *source_step == [1; 3]
     }
 
-    /// Copies the source elements that the segments read, from channel `first` of a group on.
-    fn fill_panel(&self, group: usize, first: usize, panel: &mut [T], columns: usize) {
-        fill_panel(self.pass, self.phase, self.channels, self.source, self.segments, group, first, panel, columns);
+    /// The source elements that the segments read, from channel `first` of a group on.
+    fn panel_source(&self, group: usize, first: usize) -> PanelSource<'_, T> {
+        let PhaseContext { pass, phase, channels, source, segments, .. } = *self;
+        PanelSource { pass, phase, channels, source, segments, group, first }
     }
 
     /// Writes rows of `columns` results to the target.
@@ -341,17 +201,17 @@ impl<T: ConvFloat> PhaseContext<'_, T> {
         let (width, count, taps) = (self.phase.positions[2], task.channels.len(), self.phase.taps.len());
         let first_channel = task.group * self.channels.target + task.channels.start;
         let columns = self.channels.source * taps;
+        let tap_rows = direct::TapRows::new(self.pass, self.phase);
         with_scratch(width, |sums| {
             for segment in self.segments {
                 let at = target_index(self.pass, self.phase, segment.position) - units.start(task.units.start);
+                let source = (segment.image * self.channels.groups + task.group) * self.channels.source;
                 for row in 0..count {
+                    let weights = &self.weights[(first_channel + row) * columns..][..columns];
                     sums.fill(bias.map_or(T::ZERO, |bias| bias[first_channel + row]));
-                    let weights = self.weights[(first_channel + row) * columns..][..columns].chunks(taps.max(1));
-                    for (source, weights) in weights.enumerate() {
-                        let group = segment.image * self.channels.groups + task.group;
-                        let channel = group * self.channels.source + source;
-                        let (pass, phase) = (self.pass, self.phase);
-                        direct::add_taps(pass, phase, self.source, channel, segment.position, weights, sums);
+                    for (channel, weights) in weights.chunks(taps.max(1)).enumerate() {
+                        let channel = source + channel;
+                        tap_rows.add(self.source, channel, segment.position, weights, sums);
                     }
                     let out = &mut task.out[(segment.image - task.images.start) * count + row][at..];
                     let targets = out.iter_mut().step_by(self.pass.target_step[2]);
@@ -367,58 +227,4 @@ fn target_index(pass: &Pass, phase: &Phase, position: [usize; 2]) -> usize {
     let [_, height, width]: Spatial = pass.target;
     let along = |axis: usize| position[axis] * pass.target_step[axis] + phase.start[axis];
     (along(0) * height + along(1)) * width + phase.start[2]
-}
-
-/// A row of a source channel (counted over all images), read by a position at an offset; `None`
-/// outside the image.
-pub(super) fn source_row<'s, T>(
-    pass: &Pass,
-    source: &'s [T],
-    channel: usize,
-    at: [(usize, isize); 2],
-) -> Option<&'s [T]> {
-    let [depth, height, width] = pass.source;
-    let z = pass.source_index(0, at[0].0, at[0].1)?;
-    let y = pass.source_index(1, at[1].0, at[1].1)?;
-    Some(&source[((channel * depth + z) * height + y) * width..][..width])
-}
-
-/// Copies the source elements that segments read into a panel `[channels · taps, columns]`, from
-/// channel `first` of a group on.
-#[allow(clippy::too_many_arguments)] // sizes and memory of one inner loop
-pub(super) fn fill_panel<T: ConvFloat>(
-    pass: &Pass,
-    phase: &Phase,
-    channels: Channels,
-    source: &[T],
-    segments: &[Segment],
-    group: usize,
-    first: usize,
-    panel: &mut [T],
-    columns: usize,
-) {
-    let (width, step) = (phase.positions[2], pass.source_step[2]);
-    let taps: Vec<(&Tap, Range<usize>)> =
-        phase.taps.iter().map(|tap| (tap, pass.inside(width, tap.offset[2]))).collect();
-    for (row, to) in panel.chunks_mut(columns).enumerate() {
-        let ((tap, inside), channel) = (&taps[row % taps.len()], first + row / taps.len());
-        let start = (inside.start * step) as isize + tap.offset[2];
-        for segment in segments {
-            let to = &mut to[segment.column..][..width];
-            let [z, y] = segment.position;
-            let channel = (segment.image * channels.groups + group) * channels.source + channel;
-            let at = [(z, tap.offset[0]), (y, tap.offset[1])];
-            let Some(from) = source_row(pass, source, channel, at).filter(|_| !inside.is_empty()) else {
-                to.fill(T::ZERO);
-                continue;
-            };
-            to[..inside.start].fill(T::ZERO);
-            to[inside.end..].fill(T::ZERO);
-            let (to, from) = (&mut to[inside.clone()], &from[start as usize..]);
-            match step {
-                1 => to.copy_from_slice(&from[..to.len()]),
-                _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, from)| *to = *from),
-            }
-        }
-    }
 }

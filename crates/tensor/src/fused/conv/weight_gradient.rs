@@ -7,9 +7,11 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::cpu::{Channels, ConvFloat, MIN_TASKS, PANEL, RowUnits, fill_panel, with_scratch};
+use super::cpu::{ConvFloat, with_scratch};
 use super::direct;
 use super::geometry::{Geometry, Pass, Phase};
+use super::panel::{PANEL, PanelSource};
+use super::tasks::{Channels, MIN_TASKS, RowUnits};
 use crate::fused::simd::parallel_for_each;
 use crate::matmul::gemm::{FlatMatrix, multiply_single_threaded};
 
@@ -123,8 +125,10 @@ impl<T: ConvFloat> WeightGradient<'_, T> {
         let copied = if one_image { 0 } else { out_channels * columns };
         with_scratch(rows * columns + copied, |scratch| {
             let (panel, copy) = scratch.split_at_mut(rows * columns);
-            let (phase, first) = (&self.phase, task.channels.start);
-            fill_panel(&self.pass, phase, sizes, self.x, &segments, task.group, first, panel, columns);
+            let (pass, phase, first) = (&self.pass, &self.phase, task.channels.start);
+            let (source, segments) = (self.x, &segments[..]);
+            let from = PanelSource { pass, phase, channels: sizes, source, segments, group: task.group, first };
+            from.fill(panel, columns);
             let start = |image: usize| (image * groups + task.group) * out_channels * space;
             let dy = match one_image {
                 true => {
@@ -152,6 +156,7 @@ impl<T: ConvFloat> WeightGradient<'_, T> {
         let Geometry { groups, channels, out_channels, .. } = *self.geometry;
         let (taps, width) = (self.phase.taps.len(), self.phase.positions[2]);
         let rows = task.channels.len() * taps;
+        let tap_rows = direct::TapRows::new(&self.pass, &self.phase);
         for segment in self.units.segments(&self.phase, span.images.clone(), span.units.clone()) {
             let group = segment.image * groups + task.group;
             let [z, y] = segment.position;
@@ -159,8 +164,7 @@ impl<T: ConvFloat> WeightGradient<'_, T> {
             for (out, sums) in sums.chunks_mut(rows).enumerate() {
                 let dy = &self.dy[(group * out_channels + out) * self.space() + at..][..width];
                 for (channel, sums) in task.channels.clone().zip(sums.chunks_mut(taps)) {
-                    let channel = group * channels + channel;
-                    direct::add_products(&self.pass, &self.phase, self.x, channel, segment.position, dy, sums);
+                    tap_rows.add_products(self.x, group * channels + channel, segment.position, dy, sums);
                 }
             }
         }
