@@ -224,10 +224,33 @@ impl Gpt {
     /// tokens]`.
     #[track_caller]
     pub fn loss(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
-        match check_batch(tokens, targets) {
+        // Not by a closure, which would be the caller.
+        match self.check_tokens(tokens) {
             Some(failed) => failed,
-            None => self.mean_cross_entropy(tokens, targets),
+            None => match check_targets(targets, tokens) {
+                Some(failed) => failed,
+                None => self.mean_cross_entropy(tokens, targets),
+            },
         }
+    }
+
+    /// Returns an error tensor at the caller's location if tokens are not `[batch, tokens]` of
+    /// integers, or more than the positions of the model.
+    #[track_caller]
+    fn check_tokens(&self, tokens: &Tensor) -> Option<Tensor> {
+        let (Ok(shape), Ok(dtype)) = (tokens.shape(), tokens.dtype()) else { return Some(tokens.clone()) };
+        let context = self.config.context;
+        let what = match shape {
+            _ if !dtype.is_int() => format!("tokens are {dtype}; expected integers"),
+            &[_, count] if self.position_embedding.is_some() && count > context => {
+                format!(
+                    "tokens have shape {shape:?}, but the model has positions for {context} tokens; shorten the rows"
+                )
+            }
+            [_, _] => return None,
+            _ => format!("tokens have shape {shape:?}; expected [batch, tokens]"),
+        };
+        Some(Tensor::failed("gpt", what))
     }
 
     /// The loss of a valid batch. Its operations have the locations of the model, by which plans
@@ -287,24 +310,15 @@ impl Gpt {
     }
 }
 
-/// Returns an error tensor at the caller's location if a batch is not `[batch, tokens]` of
-/// integers, with a target for each token.
+/// Returns an error tensor at the caller's location if targets are not integers, one per token.
 #[track_caller]
-fn check_batch(tokens: &Tensor, targets: &Tensor) -> Option<Tensor> {
-    // Not by a closure, which would be the caller.
-    match check_tokens(tokens, "tokens", None) {
-        Some(failed) => Some(failed),
-        None => check_tokens(targets, "targets", tokens.shape().ok()),
-    }
-}
-
-#[track_caller]
-fn check_tokens(tokens: &Tensor, name: &str, expected: Option<&[usize]>) -> Option<Tensor> {
-    let (Ok(shape), Ok(dtype)) = (tokens.shape(), tokens.dtype()) else { return Some(tokens.clone()) };
-    let what = match expected {
-        _ if !dtype.is_int() => format!("{name} are {dtype}; expected integers"),
-        Some(expected) if shape != expected => format!("{name} have shape {shape:?}; expected {expected:?}, as tokens"),
-        None if shape.len() != 2 => format!("{name} have shape {shape:?}; expected [batch, tokens]"),
+fn check_targets(targets: &Tensor, tokens: &Tensor) -> Option<Tensor> {
+    let (Ok(shape), Ok(dtype)) = (targets.shape(), targets.dtype()) else { return Some(targets.clone()) };
+    let what = match tokens.shape() {
+        _ if !dtype.is_int() => format!("targets are {dtype}; expected integers"),
+        Ok(expected) if shape != expected => {
+            format!("targets have shape {shape:?}; expected {expected:?}, as tokens")
+        }
         _ => return None,
     };
     Some(Tensor::failed("gpt", what))
@@ -314,7 +328,7 @@ impl Forward for Gpt {
     /// Returns the logits of the next token after each of `[batch, tokens]`.
     #[track_caller]
     fn forward(&self, tokens: &Tensor) -> Tensor {
-        match check_tokens(tokens, "tokens", None) {
+        match self.check_tokens(tokens) {
             Some(failed) => failed,
             None => self.project_to_logits(&self.hidden_states(tokens)),
         }
@@ -364,6 +378,7 @@ mod tests {
             (gpt.loss(&good, &tokens(&[8, 2], DType::I64)), "expected [2, 8], as tokens", line!()),
             (gpt.loss(&tokens(&[2, 8], DType::F32), &good), "tokens are f32; expected integers", line!()),
             (gpt.loss(&good, &tokens(&[2, 8], DType::F32)), "targets are f32", line!()),
+            (gpt.forward(&tokens(&[2, 9], DType::I64)), "the model has positions for 8 tokens", line!()),
         ];
         for (failed, expected, line) in cases {
             let error = failed.item().unwrap_err();

@@ -92,7 +92,7 @@ impl OptimizerState {
                 }
             }
             if !found {
-                let first = state.list.iter().next().map_or("", |info| &info.name[..]);
+                let first = state.list.first().map_or("", |info| &info.name[..]);
                 return Err(Error::config(format!(
                     "the pattern '{pattern}' matches none of the {} parameters, such as '{first}'",
                     state.list.len()

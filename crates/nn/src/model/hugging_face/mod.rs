@@ -59,8 +59,8 @@ impl Family {
 }
 
 impl Gpt {
-    /// Declares the model of a folder with `config.json` and `model.safetensors`, and loads its
-    /// parameters, converted to f32. After an error, nothing has been declared.
+    /// Declares the model of a folder with `config.json` and `model.safetensors` in an empty scope,
+    /// and loads its parameters, converted to f32. If the folder is invalid, nothing is declared.
     ///
     /// ```no_run
     /// use bornite_nn::{model::Gpt, prelude::*};
