@@ -34,7 +34,7 @@ impl<'a> TapRows<'a> {
         self.arch.dispatch(AddTaps { taps: self, source, channel, at, weights, sums });
     }
 
-    /// Adds, for each tap, the products of a segment of the output gradient and its source elements.
+    /// Adds, for each tap, the products of a segment of the output gradient and source elements.
     pub fn add_products<T: ConvFloat>(&self, source: &[T], channel: usize, at: [usize; 2], dy: &[T], sums: &mut [T]) {
         self.arch.dispatch(AddProducts { taps: self, source, channel, at, dy, sums });
     }
