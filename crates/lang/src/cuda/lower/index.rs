@@ -14,6 +14,7 @@ use crate::{ParamRef, SourceSpan};
 const MAX_CHOICES: usize = 1024;
 
 /// An index, or the number of elements that a pointer moves by.
+#[derive(Clone)]
 pub(super) struct Index {
     /// Value in the kernel's index type: the C++ value modulo its width.
     pub tree: Tree,
@@ -111,6 +112,7 @@ impl<'m> Lowering<'m> {
                 if pointer.prefix.len() + 1 < pointer.rank {
                     self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
                     pointer.prefix.push(self.w.emit(&at.tree));
+                    pointer.array_bytes = None;
                     return Ok(CudaOperand::Pointer(pointer));
                 }
                 let pointer = self.offset_by(pointer, at);
@@ -134,7 +136,9 @@ impl<'m> Lowering<'m> {
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
-                        self.move_to_memory(&lvalue);
+                        if lvalue.path.is_empty() {
+                            self.move_to_memory(&lvalue);
+                        }
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
                     }
                 };
@@ -246,6 +250,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn offset_by(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
         let Index { tree, range } = self.scale_index(by, pointer.width as u64);
         pointer.range = pointer.range.plus(range);
+        pointer.array_bytes = None;
         pointer.offset = Some(match pointer.offset.take() {
             Some(offset) => Tree::op(Op::Add, vec![offset, tree]),
             None => tree,

@@ -361,11 +361,11 @@ impl<'m> Lowering<'m> {
             _ => return self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
         match self.declaration_of(local) {
-            Some(declared) => {
+            Some(declared) if self.pointer_views(declared).is_none() => {
                 self.require_views(declared, &views);
                 Ok(())
             }
-            None => self.unsupported(span, "a pointer that can point into different arrays", "use two pointers"),
+            _ => self.unsupported(span, "a pointer that can point into different arrays", "use two pointers"),
         }
     }
 }
