@@ -89,7 +89,7 @@ pub enum FaultKind {
         /// The faulting thread.
         thread: String,
     },
-    /// Read of shared memory that has not been written.
+    /// Read of shared memory or of a local array that has not been written.
     #[error("'{view}[{index}]' is read before it is written, in {thread}")]
     Uninitialized {
         /// Name of the array.

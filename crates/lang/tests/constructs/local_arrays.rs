@@ -121,6 +121,11 @@ fn pointers_choose_between_arrays() {
             &[4.0, 0.0, 1.0],
         ),
         (
+            "__global__ void k(int* x) { int* p = nullptr; for (int i = 0; i < 3; ++i) { if (p) x[0] = p[0]; if (i == 0) p = x + 4;
+            int late[70]; late[i] = i; if (i == 2) { p = late; x[1] = p[2]; } } }",
+            &[4.0, 2.0],
+        ),
+        (
             "__device__ int get(const int* p, int otherwise) { return p ? p[2] : otherwise; }
             __global__ void k(int* x) { const int* some = x[1] > 0 ? x : nullptr; const int* none = x[0] > 0 ? x : nullptr;
             x[0] = get(some, -1); x[1] = get(none, -1); x[2] = get(nullptr, -2); }",

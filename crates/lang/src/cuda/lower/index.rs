@@ -73,6 +73,9 @@ impl<'m> Lowering<'m> {
 
     /// Extent of a dimension of a view; `i32::MAX`, the maximum, if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
+        if !self.is_declared(view) {
+            return i32::MAX as i64;
+        }
         let dim = self.w.b.kernel().view(view).dims.get(dimension);
         dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }

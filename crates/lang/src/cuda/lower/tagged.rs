@@ -102,7 +102,7 @@ impl<'m> Lowering<'m> {
             };
         };
         self.require_wide_index();
-        let fits = |view: &View| self.is_plain_array(*view, to);
+        let fits = |view: &View| !self.is_declared(*view) || self.is_plain_array(*view, to);
         let views: Rc<[View]> = views.iter().copied().filter(fits).collect();
         let zero = [Value::int(self.index_type, 0)];
         let tag = self.new_local(&format!("{}_array", self.text(d.name)), self.index_type.into(), &zero);
@@ -112,21 +112,28 @@ impl<'m> Lowering<'m> {
         Ok(Binding::TaggedPointer(tagged))
     }
 
-    /// Returns true if a view may be declared and is a one-dimensional array of a type. Arrays that
-    /// are declared later are not known yet.
-    fn is_plain_array(&self, view: View, ty: Type) -> bool {
+    /// Returns true if an array is declared already: an earlier lowering may know later ones.
+    pub(super) fn is_declared(&self, view: View) -> bool {
         let kernel = self.w.b.kernel();
         let (n, count) = match view {
             View::Param(id) => (id.0, kernel.params.len()),
             View::Shared(id) => (id.0, kernel.shared.len()),
             View::Local(id) => (id.0, kernel.local_arrays.len()),
         };
-        n as usize >= count || kernel.view(view).ty == ty && kernel.view(view).dims.len() == 1
+        (n as usize) < count
+    }
+
+    /// Returns true for a one-dimensional array of a type.
+    fn is_plain_array(&self, view: View, ty: Type) -> bool {
+        let viewed = self.w.b.kernel().view(view);
+        viewed.ty == ty && viewed.dims.len() == 1
     }
 
     /// Value of a tagged pointer variable.
     pub(super) fn tagged_operand(&mut self, tagged: &TaggedPointer) -> CudaOperand {
-        let Some(view) = tagged.views.first() else { return CudaOperand::Null(Some(tagged.to)) };
+        let Some(view) = tagged.views.iter().find(|view| self.is_declared(**view)) else {
+            return CudaOperand::Null(Some(tagged.to));
+        };
         let tag = Tree::emitted(self.w.b.read(tagged.tag), self.index_type);
         let offset = Tree::emitted(self.w.b.read(tagged.offset), self.index_type);
         CudaOperand::Pointer(Pointer {
@@ -307,10 +314,16 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
         each: &mut dyn FnMut(&mut Self, &Lvalue) -> LowerResult,
     ) -> LowerResult {
-        let LvalueRoot::Element { choice: Some(choice), .. } = &lvalue.root else { return Err(LowerFailed) };
+        let LvalueRoot::Element { choice: Some(choice), element, width, .. } = &lvalue.root else {
+            return Err(LowerFailed);
+        };
+        let ty = if *width > 1 { element.element().map_or(*element, Type::Scalar) } else { *element };
         let is_valid = Tree::op(Op::Ne, vec![choice.tag.clone(), Tree::int(self.index_type, 0)]);
         self.check_not_null(&is_valid, span);
         for (n, view) in choice.views.iter().enumerate() {
+            if !self.is_declared(*view) || !self.is_plain_array(*view, ty) {
+                continue;
+            }
             let mut selected = lvalue.clone();
             if let LvalueRoot::Element { view: selected_view, choice, .. } = &mut selected.root {
                 (*selected_view, *choice) = (*view, None);
