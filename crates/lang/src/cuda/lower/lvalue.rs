@@ -43,7 +43,7 @@ pub struct Pointer {
     /// True if the pointee is const in the source.
     pub constant: bool,
     /// The array, if it is chosen at run time; `view` then is one of the choices.
-    pub choice: Option<PointerChoice>,
+    pub choice: Option<Rc<PointerChoice>>,
 }
 
 impl Pointer {
@@ -112,7 +112,7 @@ pub enum LvalueRoot {
         width: u8,
         element: Type,
         /// The array, if it is chosen at run time.
-        choice: Option<PointerChoice>,
+        choice: Option<Rc<PointerChoice>>,
     },
     Local(LocalId, Type),
     /// A temporary value: read-only.

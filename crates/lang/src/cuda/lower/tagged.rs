@@ -61,7 +61,7 @@ impl<'m> Lowering<'m> {
     /// Requests another lowering for a pointer whose first value needs a tag.
     pub(super) fn first_value_needs_tag(&mut self, declared: SourceSpan, value: &CudaOperand) {
         let views = match value {
-            CudaOperand::Pointer(pointer) => self.choice_of(pointer).views,
+            CudaOperand::Pointer(pointer) => self.choice_of(pointer).views.clone(),
             _ => [].into(),
         };
         self.require_views(declared, &views);
@@ -140,7 +140,7 @@ impl<'m> Lowering<'m> {
             offset: Some(offset),
             range: IntRange::of_type(self.index_type),
             constant: tagged.constant,
-            choice: Some(PointerChoice { tag, views: tagged.views.clone() }),
+            choice: Some(Rc::new(PointerChoice { tag, views: tagged.views.clone() })),
             ..Pointer::to_view(*view, tagged.to, 1, false, &[])
         })
     }
@@ -216,11 +216,9 @@ impl<'m> Lowering<'m> {
     }
 
     /// Array of a pointer as a choice.
-    fn choice_of(&self, pointer: &Pointer) -> PointerChoice {
-        pointer
-            .choice
-            .clone()
-            .unwrap_or_else(|| PointerChoice { tag: Tree::int(self.index_type, 1), views: [pointer.view].into() })
+    fn choice_of(&self, pointer: &Pointer) -> Rc<PointerChoice> {
+        let single = || PointerChoice { tag: Tree::int(self.index_type, 1), views: [pointer.view].into() };
+        pointer.choice.clone().unwrap_or_else(|| Rc::new(single()))
     }
 
     /// Tag of the same array in another list, which has all arrays of the choice.
@@ -273,7 +271,7 @@ impl<'m> Lowering<'m> {
         let (tag, offset) = (select(tags)?, select(offsets)?);
         let range = a.iter().chain(&b).fold(first.range, |range, pointer| range.union(pointer.range));
         let constant = a.iter().chain(&b).any(|pointer| pointer.constant);
-        let choice = Some(PointerChoice { tag, views: views.into() });
+        let choice = Some(Rc::new(PointerChoice { tag, views: views.into() }));
         Ok(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, choice, ..first }))
     }
 
