@@ -97,7 +97,7 @@ pub enum FaultKind {
         /// The faulting thread.
         thread: String,
     },
-    /// Read of shared memory that has not been written.
+    /// Read of shared memory or of a local array that has not been written.
     #[error("'{}' is read before it is written, in {thread}", element(view, indices))]
     Uninitialized {
         /// Name of the array.

@@ -75,8 +75,8 @@ impl Lowering<'_, '_> {
         (self.b.ins().iadd(address, further), 0, scalar)
     }
 
-    /// Number of a view in fault records: parameters come first, then local arrays. Shared memory is
-    /// rejected earlier.
+    /// Number of a view in fault records: parameters come first, then local arrays. Shared memory
+    /// is rejected earlier.
     fn view_number(&self, view: View) -> usize {
         match view {
             View::Param(ParamId(n)) => n as usize,

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bornite_codegen::cpu;
 use bornite_ir::interp::ExecutionOrder;
-use bornite_ir::{Access, AlgebraOp, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt, TypeRule};
+use bornite_ir::{Access, AlgebraOp, Builder, Emit, Expr, Kernel, Op, Scalar, Stmt, TypeRule, View};
 
 use calls::{interpreted, lend, memory, results};
 use generate::{Case, case, vectorizable_case};
@@ -243,6 +243,7 @@ fn generated_kernels_cover_all_features() {
             "loops",
             count(&|c| codes(c).iter().any(|code| code.any(&|s| matches!(s, Stmt::For { .. } | Stmt::Loop { .. })))),
         ),
+        ("local arrays", count(&|c| exprs(c, &|e| matches!(e, Expr::Load { view: View::Local(_), .. })))),
         ("barriers", count(&|c| c.kernel.code.any(&|s| matches!(s, Stmt::Barrier)))),
         ("shuffles", count(&|c| exprs(c, &|e| matches!(e, Expr::Shuffle { .. })))),
     ] {

@@ -126,7 +126,8 @@ impl<'p> AnswerChecker<'p> {
                 let locals: usize = code.locals.iter().map(|local| local.init.len()).sum();
                 locals + code.types.iter().map(|ty| ty.component_count(&kernel.structs)).sum::<usize>()
             });
-            let values: usize = values.sum();
+            // Local arrays in words.
+            let values = values.sum::<usize>() + kernel.local_layout().1.div_ceil(8);
             if values > MAX_VALUES {
                 return Err(format!("{values} values per thread exceed the limit of {MAX_VALUES}"));
             }

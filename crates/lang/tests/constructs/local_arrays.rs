@@ -45,6 +45,34 @@ fn local_arrays_hold_any_type() {
 }
 
 #[test]
+fn memory_functions() {
+    check(&[
+        (
+            "__global__ void k(int* x) { int a[3][50]; memset(a, 0, sizeof(a)); a[2][x[7]] = 4; int s = 0;
+            for (int i = 0; i < sizeof(a) / sizeof(a[0][0]); ++i) s += (&a[0][0])[i] + 1; x[0] = s; x[1] = sizeof(a); }",
+            &[154.0, 600.0],
+        ),
+        (
+            "__global__ void k(int* x) { int a[4]; int b[4] = {1, 2, 3, 4}; memcpy(a, b, sizeof(b)); memset(b, -1, 2 * sizeof(int));
+            x[0] = a[3]; x[1] = b[1]; x[2] = b[2]; memcpy(x + 4, x, 8); memset(&x[3], 0, x[9] - 5); }",
+            &[4.0, -1.0, 3.0, 0.0, 4.0],
+        ),
+        (
+            "__global__ void k(float* x) { float4 v = make_float4(1, 2, 3, 4); float* p = (float*)&v; x[0] = p[1]; p[2] = 9;
+            x[1] = v.z; int i = (int)x[3]; x[2] = ((float*)&v)[i]; }",
+            &[2.0, 9.0, 4.0],
+        ),
+    ]);
+    check_errors(&[
+        ("__global__ void k(int* x) { memset(x, 0, x[5]); }", "'the number of bytes is a multiple of 4' does not hold"),
+        (
+            "__global__ void k(int* x) {\n int a[9];\n memset(a, 0, 40);\n}",
+            "k.cu:3: index 9 is outside 'a' of 9 elements",
+        ),
+    ]);
+}
+
+#[test]
 fn pointers_point_into_local_arrays() {
     check(&[
         (
@@ -91,6 +119,11 @@ fn pointers_choose_between_arrays() {
             for (int i = 0; i < 4; ++i) { if (p) n += *p; if (p == nullptr || i == 2) p = x + i + 1; else p = NULL; }
             x[0] = n; x[1] = p != nullptr; x[2] = !p; }",
             &[4.0, 0.0, 1.0],
+        ),
+        (
+            "__global__ void k(int* x) { int* p = nullptr; for (int i = 0; i < 3; ++i) { if (p) x[0] = p[0]; if (i == 0) p = x + 4;
+            int late[70]; late[i] = i; if (i == 2) { p = late; x[1] = p[2]; } } }",
+            &[4.0, 2.0],
         ),
         (
             "__device__ int get(const int* p, int otherwise) { return p ? p[2] : otherwise; }

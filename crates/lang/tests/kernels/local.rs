@@ -99,7 +99,7 @@ pub fn samples() -> Vec<Sample> {
             expected: |inputs: &Inputs| {
                 let bias = |column: usize| match column {
                     7.. => 0.0,
-                    _ => inputs.all(if column % 2 == 0 { "even" } else { "odd" })[column / 2],
+                    _ => inputs.all(if column.is_multiple_of(2) { "even" } else { "odd" })[column / 2],
                 };
                 inputs.all("x").iter().enumerate().map(|(i, x)| x + bias(i % 10)).collect()
             },

@@ -73,12 +73,10 @@ impl<'m> Lowering<'m> {
             "clock" | "clock64" | "globaltimer" => {
                 return self.unsupported(span, format!("'{name}'"), "time the launch instead");
             }
-            "malloc" | "free" | "memcpy" | "memset" => {
-                return self.unsupported(
-                    span,
-                    format!("'{name}' in a kernel"),
-                    "pass memory to the kernel, copy in a loop",
-                );
+            "memset" => return self.memset(args, span),
+            "memcpy" => return self.memcpy(args, span),
+            "malloc" | "free" => {
+                return self.unsupported(span, format!("'{name}' in a kernel"), "pass memory to the kernel");
             }
             name if is_type_trait(name) => return self.type_trait(name, templates, span),
             "numeric_limits" => return self.numeric_limit(templates, args, span),

@@ -149,7 +149,7 @@ impl<'m> Lowering<'m> {
                     && pointer.ty.as_scalar().is_none()
                     && pointer.ty.element() == Some(to)
                     && let ExprKind::Unary(Unary::Address, element) = &inner.kind
-                    && let Some(name) = array_of(element) =>
+                    && let Some(name) = variable_of(element) =>
             {
                 match self.element(pointer)? {
                     CudaOperand::Lvalue(lvalue) => {
@@ -158,6 +158,15 @@ impl<'m> Lowering<'m> {
                     }
                     _ => Err(LowerFailed),
                 }
+            }
+            (CType::Pointer(Type::Scalar(to)), CudaOperand::Address(lvalue))
+                if !ty.reference
+                    && matches!(lvalue.ty, Type::Vector(of, _) if of == to)
+                    && let ExprKind::Unary(Unary::Address, element) = &inner.kind
+                    && let Some(name) = variable_of(element) =>
+            {
+                let sizes = [lvalue.ty.component_count(&[]) as u64].into();
+                Ok(CudaOperand::RegisterArray(RegisterArray { lvalue, name, sizes }, vec![]))
             }
             (CType::Pointer(to), operand) if !ty.reference => {
                 let constant = ty.constant;
@@ -274,10 +283,13 @@ impl<'m> Lowering<'m> {
     }
 }
 
-/// Name of the array in an element expression: `v[i]`.
-fn array_of(element: &Expr) -> Option<Symbol> {
-    let ExprKind::Index(array, _) = &element.kind else { return None };
-    if let ExprKind::Name(name) = array.kind { Some(name) } else { array_of(array) }
+/// Name of the variable in an expression of it or of an element: `v`, `v[i]`.
+fn variable_of(element: &Expr) -> Option<Symbol> {
+    match &element.kind {
+        ExprKind::Name(name) => Some(*name),
+        ExprKind::Index(array, _) => variable_of(array),
+        _ => None,
+    }
 }
 
 /// Returns true if both types have the same width, so that one can be reinterpreted as the other.

@@ -122,6 +122,7 @@ impl<'m> Lowering<'m> {
                     CudaOperand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
                     CudaOperand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
                     CudaOperand::RegisterArray(array, at) if at.is_empty() => array.lvalue.ty.bytes(&[]),
+                    CudaOperand::Pointer(Pointer { array_bytes: Some(bytes), .. }) => bytes as usize,
                     CudaOperand::ConstArray(table, at) if at.is_empty() => {
                         table.values.len() * table.values[0].scalar().bytes()
                     }

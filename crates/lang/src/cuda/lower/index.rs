@@ -14,6 +14,7 @@ use crate::{ParamRef, SourceSpan};
 const MAX_CHOICES: usize = 1024;
 
 /// An index, or the number of elements that a pointer moves by.
+#[derive(Clone)]
 pub(super) struct Index {
     /// Value in the kernel's index type: the C++ value modulo its width.
     pub tree: Tree,
@@ -72,6 +73,9 @@ impl<'m> Lowering<'m> {
 
     /// Extent of a dimension of a view; `i32::MAX`, the maximum, if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
+        if !self.is_declared(view) {
+            return i32::MAX as i64;
+        }
         let dim = self.w.b.kernel().view(view).dims.get(dimension);
         dim.and_then(|dim| dim.extent.known()).unwrap_or(i32::MAX as i64)
     }
@@ -111,6 +115,7 @@ impl<'m> Lowering<'m> {
                 if pointer.prefix.len() + 1 < pointer.rank {
                     self.check_index(at.range, self.extent(pointer.view, pointer.prefix.len()));
                     pointer.prefix.push(self.w.emit(&at.tree));
+                    pointer.array_bytes = None;
                     return Ok(CudaOperand::Pointer(pointer));
                 }
                 let pointer = self.offset_by(pointer, at);
@@ -134,7 +139,9 @@ impl<'m> Lowering<'m> {
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
-                        self.move_to_memory(&lvalue);
+                        if lvalue.path.is_empty() {
+                            self.move_to_memory(&lvalue);
+                        }
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
                     }
                 };
@@ -246,6 +253,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn offset_by(&mut self, mut pointer: Pointer, by: Index) -> Pointer {
         let Index { tree, range } = self.scale_index(by, pointer.width as u64);
         pointer.range = pointer.range.plus(range);
+        pointer.array_bytes = None;
         pointer.offset = Some(match pointer.offset.take() {
             Some(offset) => Tree::op(Op::Add, vec![offset, tree]),
             None => tree,

@@ -179,7 +179,7 @@ impl<'m> Lowering<'m> {
     /// Binds a reference-to-pointer parameter to the caller's pointer variable.
     fn same_pointer(&mut self, arg: Option<&'m Expr>, span: SourceSpan) -> LowerResult<Binding> {
         if let Some(Expr { kind: ExprKind::Name(name), .. }) = arg
-            && let Some(binding @ Binding::MovingPointer(..)) = self.lookup(*name)
+            && let Some(binding @ (Binding::MovingPointer(..) | Binding::TaggedPointer(_))) = self.lookup(*name)
         {
             return Ok(binding);
         }

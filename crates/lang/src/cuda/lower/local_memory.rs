@@ -180,7 +180,8 @@ impl<'m> Lowering<'m> {
             self.push_stmt(Stmt::Declare(id), d.span);
         }
         let pointer = Pointer::to_view(id.into(), ty, extents.len(), d.sizes.is_empty(), &[]);
-        Ok(Pointer { constant, sizes: if flat { sizes.into() } else { [].into() }, ..pointer })
+        let array_bytes = Some(extents.iter().product::<u64>() * ty.bytes(self.w.b.structs()) as u64);
+        Ok(Pointer { constant, array_bytes, sizes: if flat { sizes.into() } else { [].into() }, ..pointer })
     }
 
     /// Returns the local array of a declaration. An array whose scope has ended is used again; then

@@ -38,10 +38,12 @@ pub struct Pointer {
     pub single: bool,
     /// Sizes of a multidimensional array that is one-dimensional in memory.
     pub sizes: Rc<[u64]>,
+    /// Size in bytes if this is a whole array, not a pointer into one.
+    pub array_bytes: Option<u64>,
     /// True if the pointee is const in the source.
     pub constant: bool,
     /// The array, if it is chosen at run time; `view` then is one of the choices.
-    pub choice: Option<PointerChoice>,
+    pub choice: Option<Rc<PointerChoice>>,
 }
 
 impl Pointer {
@@ -60,6 +62,7 @@ impl Pointer {
             dims: None,
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
+            array_bytes: None,
             constant: false,
             choice: None,
         }
@@ -68,7 +71,7 @@ impl Pointer {
     /// The pointer as a declaration sees it: a row decays to a pointer to its first element.
     pub fn declared(self, constant: bool) -> Pointer {
         let sizes = if self.sizes.len() == 1 { [].into() } else { self.sizes };
-        Pointer { sizes, constant, ..self }
+        Pointer { sizes, constant, array_bytes: None, ..self }
     }
 
     /// Returns true for a multidimensional array, as opposed to an element of it.
@@ -109,7 +112,7 @@ pub enum LvalueRoot {
         width: u8,
         element: Type,
         /// The array, if it is chosen at run time.
-        choice: Option<PointerChoice>,
+        choice: Option<Rc<PointerChoice>>,
     },
     Local(LocalId, Type),
     /// A temporary value: read-only.

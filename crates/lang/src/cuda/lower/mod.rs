@@ -8,7 +8,7 @@
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
-//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
+//! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs`, `memory_functions.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
@@ -45,6 +45,7 @@ mod local_memory;
 mod lvalue;
 mod math;
 mod member;
+mod memory_functions;
 mod method;
 mod names;
 mod operator;
@@ -222,8 +223,8 @@ pub(super) struct Lowering<'m> {
     /// this one finds.
     needs: &'m MemoryNeeds,
     found_needs: MemoryNeeds,
-    /// Variables and arrays of the source that are in registers of the code being emitted, and those
-    /// of each IR function, with its item of the file.
+    /// Variables and arrays of the source that are in registers of the code being emitted, and
+    /// those of each IR function, with its item of the file.
     registers: RegisterVariables,
     function_registers: Vec<(usize, RegisterVariables)>,
     /// Local arrays by the span of their declaration.

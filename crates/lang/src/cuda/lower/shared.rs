@@ -63,14 +63,15 @@ impl<'m> Lowering<'m> {
             return self.unsupported(d.span, "an array of more than four dimensions", "");
         }
         self.count_static_shared(d, ty, sizes.iter().product())?;
+        let array_bytes = Some(sizes.iter().product::<u64>() * ty.bytes(self.w.b.structs()) as u64);
         if sizes.len() > 1 && self.is_flattened(d) {
             let view = self.new_shared(d, ty, &[sizes.iter().product()]);
             let name = self.w.b.kernel().view(view).name.to_owned();
             self.flat_arrays.push((name, sizes.clone()));
-            return Ok(Pointer { sizes: sizes.into(), ..Pointer::to_view(view, ty, 1, false, &[]) });
+            return Ok(Pointer { sizes: sizes.into(), array_bytes, ..Pointer::to_view(view, ty, 1, false, &[]) });
         }
         let view = self.new_shared(d, ty, &sizes);
-        Ok(Pointer::to_view(view, ty, sizes.len(), single, &sizes))
+        Ok(Pointer { array_bytes, ..Pointer::to_view(view, ty, sizes.len(), single, &sizes) })
     }
 
     /// Declares dynamic shared memory; all such arrays start at the same address.
@@ -130,7 +131,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns true if a multidimensional array is also used as a flat one: `(float*)tile`,
-    /// `&tile[0][0]`.
+    /// `&tile[0][0]`, `memset(tile, 0, n)`.
     pub(super) fn is_flattened(&self, d: &'m Declarator) -> bool {
         let mut found = false;
         for function in self.functions_seeing(d) {
@@ -138,6 +139,9 @@ impl<'m> Lowering<'m> {
                 found |= match &expr.kind {
                     ExprKind::Cast(ty, inner) => ty.pointers > 0 && names(inner, d),
                     ExprKind::Unary(Unary::Address, lvalue) => names(first_element(lvalue), d) && !names(lvalue, d),
+                    ExprKind::Call { callee, args, .. } => {
+                        matches!(self.text(*callee), "memset" | "memcpy") && args.iter().any(|arg| names(arg, d))
+                    }
                     _ => false,
                 }
             });

@@ -61,7 +61,7 @@ impl<'m> Lowering<'m> {
     /// Requests another lowering for a pointer whose first value needs a tag.
     pub(super) fn first_value_needs_tag(&mut self, declared: SourceSpan, value: &CudaOperand) {
         let views = match value {
-            CudaOperand::Pointer(pointer) => self.choice_of(pointer).views,
+            CudaOperand::Pointer(pointer) => self.choice_of(pointer).views.clone(),
             _ => [].into(),
         };
         self.require_views(declared, &views);
@@ -102,7 +102,7 @@ impl<'m> Lowering<'m> {
             };
         };
         self.require_wide_index();
-        let fits = |view: &View| self.is_plain_array(*view, to);
+        let fits = |view: &View| !self.is_declared(*view) || self.is_plain_array(*view, to);
         let views: Rc<[View]> = views.iter().copied().filter(fits).collect();
         let zero = [Value::int(self.index_type, 0)];
         let tag = self.new_local(&format!("{}_array", self.text(d.name)), self.index_type.into(), &zero);
@@ -112,28 +112,35 @@ impl<'m> Lowering<'m> {
         Ok(Binding::TaggedPointer(tagged))
     }
 
-    /// Returns true if a view may be declared and is a one-dimensional array of a type. Arrays that
-    /// are declared later are not known yet.
-    fn is_plain_array(&self, view: View, ty: Type) -> bool {
+    /// Returns true if an array is declared already: an earlier lowering may know later ones.
+    pub(super) fn is_declared(&self, view: View) -> bool {
         let kernel = self.w.b.kernel();
         let (n, count) = match view {
             View::Param(id) => (id.0, kernel.params.len()),
             View::Shared(id) => (id.0, kernel.shared.len()),
             View::Local(id) => (id.0, kernel.local_arrays.len()),
         };
-        n as usize >= count || kernel.view(view).ty == ty && kernel.view(view).dims.len() == 1
+        (n as usize) < count
+    }
+
+    /// Returns true for a one-dimensional array of a type.
+    fn is_plain_array(&self, view: View, ty: Type) -> bool {
+        let viewed = self.w.b.kernel().view(view);
+        viewed.ty == ty && viewed.dims.len() == 1
     }
 
     /// Value of a tagged pointer variable.
     pub(super) fn tagged_operand(&mut self, tagged: &TaggedPointer) -> CudaOperand {
-        let Some(view) = tagged.views.first() else { return CudaOperand::Null(Some(tagged.to)) };
+        let Some(view) = tagged.views.iter().find(|view| self.is_declared(**view)) else {
+            return CudaOperand::Null(Some(tagged.to));
+        };
         let tag = Tree::emitted(self.w.b.read(tagged.tag), self.index_type);
         let offset = Tree::emitted(self.w.b.read(tagged.offset), self.index_type);
         CudaOperand::Pointer(Pointer {
             offset: Some(offset),
             range: IntRange::of_type(self.index_type),
             constant: tagged.constant,
-            choice: Some(PointerChoice { tag, views: tagged.views.clone() }),
+            choice: Some(Rc::new(PointerChoice { tag, views: tagged.views.clone() })),
             ..Pointer::to_view(*view, tagged.to, 1, false, &[])
         })
     }
@@ -209,11 +216,9 @@ impl<'m> Lowering<'m> {
     }
 
     /// Array of a pointer as a choice.
-    fn choice_of(&self, pointer: &Pointer) -> PointerChoice {
-        pointer
-            .choice
-            .clone()
-            .unwrap_or_else(|| PointerChoice { tag: Tree::int(self.index_type, 1), views: [pointer.view].into() })
+    fn choice_of(&self, pointer: &Pointer) -> Rc<PointerChoice> {
+        let single = || PointerChoice { tag: Tree::int(self.index_type, 1), views: [pointer.view].into() };
+        pointer.choice.clone().unwrap_or_else(|| Rc::new(single()))
     }
 
     /// Tag of the same array in another list, which has all arrays of the choice.
@@ -266,7 +271,7 @@ impl<'m> Lowering<'m> {
         let (tag, offset) = (select(tags)?, select(offsets)?);
         let range = a.iter().chain(&b).fold(first.range, |range, pointer| range.union(pointer.range));
         let constant = a.iter().chain(&b).any(|pointer| pointer.constant);
-        let choice = Some(PointerChoice { tag, views: views.into() });
+        let choice = Some(Rc::new(PointerChoice { tag, views: views.into() }));
         Ok(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, choice, ..first }))
     }
 
@@ -307,10 +312,16 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
         each: &mut dyn FnMut(&mut Self, &Lvalue) -> LowerResult,
     ) -> LowerResult {
-        let LvalueRoot::Element { choice: Some(choice), .. } = &lvalue.root else { return Err(LowerFailed) };
+        let LvalueRoot::Element { choice: Some(choice), element, width, .. } = &lvalue.root else {
+            return Err(LowerFailed);
+        };
+        let ty = if *width > 1 { element.element().map_or(*element, Type::Scalar) } else { *element };
         let is_valid = Tree::op(Op::Ne, vec![choice.tag.clone(), Tree::int(self.index_type, 0)]);
         self.check_not_null(&is_valid, span);
         for (n, view) in choice.views.iter().enumerate() {
+            if !self.is_declared(*view) || !self.is_plain_array(*view, ty) {
+                continue;
+            }
             let mut selected = lvalue.clone();
             if let LvalueRoot::Element { view: selected_view, choice, .. } = &mut selected.root {
                 (*selected_view, *choice) = (*view, None);
@@ -361,11 +372,11 @@ impl<'m> Lowering<'m> {
             _ => return self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
         match self.declaration_of(local) {
-            Some(declared) => {
+            Some(declared) if self.pointer_views(declared).is_none() => {
                 self.require_views(declared, &views);
                 Ok(())
             }
-            None => self.unsupported(span, "a pointer that can point into different arrays", "use two pointers"),
+            _ => self.unsupported(span, "a pointer that can point into different arrays", "use two pointers"),
         }
     }
 }
