@@ -64,13 +64,13 @@ pub struct PreparedShape {
 /// Tolerance of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    given: Option<(f64, f64)>,
+    specified: Option<(f64, f64)>,
 }
 
 impl Tolerance {
     /// Maximum distance from `expected`. `scale` is the typical magnitude of the array.
     pub fn bound(&self, expected: f64, scalar: Scalar, scale: f64) -> f64 {
-        match self.given {
+        match self.specified {
             Some((rtol, atol)) => atol + rtol * expected.abs(),
             None => {
                 let relative = match scalar {
@@ -184,9 +184,9 @@ impl PreparedProblem {
     }
 
     fn empty(problem: &JudgeProblem) -> Result<PreparedProblem, String> {
-        let given = (problem.rtol.is_some() || problem.atol.is_some())
+        let specified = (problem.rtol.is_some() || problem.atol.is_some())
             .then(|| (problem.rtol.unwrap_or(0.0), problem.atol.unwrap_or(0.0)));
-        if given.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
+        if specified.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
             return Err("'rtol' and 'atol' must not be negative".into());
         }
         Ok(PreparedProblem {
@@ -194,7 +194,7 @@ impl PreparedProblem {
             types: vec![],
             sources: vec![],
             shapes: vec![],
-            tolerance: Tolerance { given },
+            tolerance: Tolerance { specified },
             reference: None,
             notes: vec![],
         })
@@ -222,14 +222,14 @@ impl PreparedProblem {
         let (other_before, other_after) = run(ExecutionOrder::Reverse, poison[1])?;
         let mut no_bounds = None;
         let mut lanes: Vec<Vec<Lane>> = vec![];
-        if self.tolerance.given.is_none() {
+        if self.tolerance.specified.is_none() {
             lanes = kernel.views().iter().map(|&at| exact_lanes(&args[at], &before[at])).collect();
             no_bounds = evaluate(kernel.kernel(), &mut lanes, &kernel.values).err();
         }
         let (mut expected, mut is_writable) = (vec![None; args.len()], vec![false; args.len()]);
         let mut comparison =
             if no_bounds.is_some() { Comparison::DefaultTolerance } else { self.tolerance.comparison() };
-        if self.tolerance.given.is_none() && no_bounds.is_none() {
+        if self.tolerance.specified.is_none() && no_bounds.is_none() {
             comparison = Comparison::Bounds;
         }
         for ((n, &at), param) in kernel.views().iter().enumerate().zip(&kernel.kernel().params) {
@@ -241,8 +241,12 @@ impl PreparedProblem {
             }
             let bounds = (comparison == Comparison::Bounds).then(|| &lanes[n][..]);
             let memories = [&before[at], &after[at], &other_before[at], &other_after[at]];
-            let cells = expected_cells(array, memories, bounds)
+            let mut outside = None;
+            let cells = expected_cells(array, memories, bounds, &mut outside)
                 .map_err(|index| format!("the reference's '{name}[{index}]' depends on the order of threads"))?;
+            if let Some(index) = outside {
+                no_bounds = Some(NoBounds::Unsupported(format!("'{name}[{index}]', outside its own bound,")));
+            }
             if cells.iter().any(|cell| matches!(cell, ExpectedCell::Wide(..))) {
                 comparison = Comparison::DefaultTolerance;
             }
@@ -252,6 +256,12 @@ impl PreparedProblem {
             return Err("the reference writes no output".into());
         }
         Ok((PreparedShape { sizes, args, expected, is_writable, comparison, keys }, no_bounds))
+    }
+
+    /// Number of components of all arrays.
+    pub fn cell_count(&self) -> usize {
+        let cells = |arg: &DrawnArg| if let DrawnArg::Array(array) = arg { array.cells().count() } else { 0 };
+        self.shapes.iter().flat_map(|shape| &shape.args).map(cells).sum()
     }
 
     /// Draws other inputs of a shape; returns them with the memory of the reference after a run on
@@ -270,7 +280,7 @@ impl PreparedProblem {
 
 impl Tolerance {
     fn comparison(&self) -> Comparison {
-        if self.given.is_some() { Comparison::Tolerance } else { Comparison::DefaultTolerance }
+        if self.specified.is_some() { Comparison::Tolerance } else { Comparison::DefaultTolerance }
     }
 }
 
@@ -293,11 +303,13 @@ fn exact_lanes(arg: &DrawnArg, words: &[u64]) -> Vec<Lane> {
 }
 
 /// Expected components of an array, from its memory before and after two runs and its evaluation
-/// with error bounds. `Err` has the index of a component that depends on the order of threads.
+/// with error bounds. `outside` is set to a component whose evaluation does not agree with the
+/// runs. `Err` has the index of a component that depends on the order of threads.
 fn expected_cells(
     array: &DrawnArray,
     [before, after, other_before, other_after]: [&Vec<u64>; 4],
     bounds: Option<&[Lane]>,
+    outside: &mut Option<usize>,
 ) -> Result<Vec<ExpectedCell>, usize> {
     let median = median_magnitude(array.cells().map(|(byte, scalar)| load_scalar(after, byte, scalar).as_f64()));
     let mut cells = vec![];
@@ -313,7 +325,7 @@ fn expected_cells(
                 let radius = ball.result_radius(scalar);
                 let is_inside = |value: Value| is_same(value.as_f64(), ball.mid, radius);
                 if !is_inside(value) || !is_inside(other) {
-                    // Not a bound of this reference: its mathematics is not that of sums and products.
+                    outside.get_or_insert(n);
                     ExpectedCell::Wide(value.as_f64(), f64::INFINITY)
                 } else if radius == 0.0 {
                     ExpectedCell::Exact(value)
@@ -326,6 +338,10 @@ fn expected_cells(
             Some(Lane::Undecided) => ExpectedCell::Wide(value.as_f64(), f64::INFINITY),
             Some(Lane::Bits(_)) if value != other => return Err(n),
             None if !scalar.is_float() && value != other => return Err(n),
+            Some(Lane::Bits(bits)) if bits != value.bits() => {
+                outside.get_or_insert(n);
+                ExpectedCell::Wide(value.as_f64(), f64::INFINITY)
+            }
             Some(Lane::Bits(_)) => ExpectedCell::Exact(value),
             None => ExpectedCell::Near(value),
         });

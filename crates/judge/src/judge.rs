@@ -16,8 +16,10 @@ use crate::source::{SourceError, SourceKernel, SourceParamType};
 use crate::task::{JudgeProblem, JudgeTask};
 use crate::verdict::{Difference, JudgeOutcome, Verdict, fault_kind};
 
-/// Problems whose references are cached.
+/// Maximum number of cached problems.
 const CACHED_PROBLEMS: usize = 64;
+/// Maximum number of array components of all cached problems.
+const CACHED_CELLS: usize = 4 << 20;
 
 /// Limits and defaults of a judge.
 #[derive(Clone, Copy, Debug)]
@@ -175,7 +177,10 @@ impl Judge {
         } else {
             let prepared = PreparedProblem::new(problem, self.options.seed, self.options.max_statements)?;
             self.cache.push_back((key, Rc::new(prepared)));
-            if self.cache.len() > CACHED_PROBLEMS {
+            let cells = |cache: &VecDeque<(String, Rc<PreparedProblem>)>| -> usize {
+                cache.iter().map(|(_, prepared)| prepared.cell_count()).sum()
+            };
+            while self.cache.len() > CACHED_PROBLEMS || self.cache.len() > 1 && cells(&self.cache) > CACHED_CELLS {
                 self.cache.pop_front();
             }
         }

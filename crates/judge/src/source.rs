@@ -6,7 +6,7 @@ use bornite_lang::python::PythonModule;
 use bornite_lang::{Errors, LaunchRequest, Lowered};
 
 use crate::expression::Sizes;
-use crate::task::{KernelLanguage, KernelSource, LaunchSpec};
+use crate::task::{KernelLanguage, KernelSpec, LaunchSpec};
 
 /// Maximum bytes of a source.
 const MAX_SOURCE_BYTES: usize = 256 << 10;
@@ -89,7 +89,7 @@ pub struct ArrayShape {
 
 impl SourceKernel {
     /// Parses a source.
-    pub fn parse(source: &KernelSource, launch: &LaunchSpec) -> Result<SourceKernel, SourceError> {
+    pub fn parse(source: &KernelSpec, launch: &LaunchSpec) -> Result<SourceKernel, SourceError> {
         let (text, extension) = match (&source.source, &source.file) {
             (Some(text), None) => (text.clone(), None),
             (None, Some(file)) => {
