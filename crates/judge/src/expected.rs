@@ -111,9 +111,13 @@ impl PreparedProblem {
         let reference = SourceKernel::parse(reference, &problem.launch)
             .map_err(|error| format!("the reference does not compile: {}", error.message))?;
         let order = bind(&reference.params, &prepared.names).map_err(|why| format!("reference: {why}"))?;
-        let sources: Vec<(String, ArgSource)> = order.iter().map(|&at| problem.args.0[at].clone()).collect();
-        let types: Vec<SourceParamType> = reference.params.iter().map(|param| param.ty.clone()).collect();
         let binding: Binding = (0..order.len()).collect();
+        // Scalars that only candidates take follow the reference's arguments.
+        let others = (0..problem.args.0.len()).filter(|at| !order.contains(at));
+        let sources: Vec<(String, ArgSource)> =
+            order.iter().copied().chain(others).map(|at| problem.args.0[at].clone()).collect();
+        let mut types: Vec<SourceParamType> = reference.params.iter().map(|param| param.ty.clone()).collect();
+        types.resize(sources.len(), SourceParamType::ANY_VALUE);
         prepared.names = sources.iter().map(|(name, _)| name.clone()).collect();
         if let Some(outputs) = &problem.outputs
             && let Some(unknown) = outputs.iter().find(|name| !prepared.names.contains(name))
@@ -148,7 +152,7 @@ impl PreparedProblem {
     pub fn from_cases(problem: &JudgeProblem, params: &[SourceParam]) -> Result<PreparedProblem, String> {
         let mut prepared = PreparedProblem::empty(problem)?;
         let binding = bind(params, &prepared.names)?;
-        let mut types = vec![SourceParamType::Value(vec![]); binding.len()];
+        let mut types = vec![SourceParamType::ANY_VALUE; prepared.names.len()];
         for (param, &at) in params.iter().zip(&binding) {
             types[at] = param.ty.clone();
         }

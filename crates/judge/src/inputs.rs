@@ -134,7 +134,7 @@ fn draw_value(source: &ArgSource, scalars: &[Scalar], sizes: &Sizes) -> Result<V
         }
         ArgSource::Text(text) => vec![expression::evaluate(text, sizes)? as f64],
     };
-    if numbers.len() != scalars.len() {
+    if !scalars.is_empty() && numbers.len() != scalars.len() {
         return Err(format!("{} numbers for a value of {} components", numbers.len(), scalars.len()));
     }
     for (n, scalar) in numbers.iter().zip(scalars) {

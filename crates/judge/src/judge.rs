@@ -200,6 +200,7 @@ fn signature(candidate: &SourceKernel, problem: &PreparedProblem) -> Result<Bind
     for (param, &at) in candidate.params.iter().zip(&binding) {
         let is_same = match (&param.ty, &problem.types[at]) {
             (SourceParamType::Array(own), SourceParamType::Array(other)) => same_memory(own, other),
+            (SourceParamType::Value(_), any) if *any == SourceParamType::ANY_VALUE => true,
             // Widths convert, as in a launch of C++.
             (SourceParamType::Value(own), SourceParamType::Value(other)) => {
                 own.iter().map(|scalar| scalar.is_float()).eq(other.iter().map(|scalar| scalar.is_float()))

@@ -51,6 +51,11 @@ pub enum SourceParamType {
     Value(Vec<Scalar>),
 }
 
+impl SourceParamType {
+    /// Value of a type that is not known.
+    pub const ANY_VALUE: SourceParamType = SourceParamType::Value(vec![]);
+}
+
 /// Reason why a source has no kernel to run.
 #[derive(Clone, Debug)]
 pub struct SourceError {

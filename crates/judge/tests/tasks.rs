@@ -60,7 +60,7 @@ fn sources_that_are_no_kernel_are_named() {
         ("", DoesNotCompile, "no kernel"),
         ("__global__ void k(float* y, const float* x, int n) { y[0] = undefined; }", DoesNotCompile, "undefined"),
         ("__global__ void k(float* y, const float* x, int n) { goto end; end: ; }", Unsupported, "goto"),
-        ("__global__ void k(float* y, const float* x) { y[0] = x[0]; }", Wrong, "parameters (y, x)"),
+        ("__global__ void k(float* a, const float* b) { a[0] = b[0]; }", Wrong, "parameters (a, b)"),
         ("__global__ void k(double* y, const float* x, int n) { y[0] = x[0]; }", Wrong, "array of (f64)"),
         ("__global__ void k(float* y, const float* x, float n) { y[0] = x[0]; }", Wrong, "value of (f32)"),
         ("__global__ void a(float* y) {}\n__global__ void b(float* y) {}", DoesNotCompile, "several kernels"),
