@@ -220,5 +220,7 @@ fn ten_thousand_mutated_candidates_do_no_harm() {
         compiled += (verdict["verdict"] != "does_not_compile") as usize;
     }
     assert!(compiled > MUTATED / 4, "{}", stderr(&output));
-    println!("{}", stderr(&output));
+    let seconds = |verdict: &&Value| verdict["seconds"].as_f64().unwrap();
+    let slowest = found.iter().max_by(|a, b| seconds(a).total_cmp(&seconds(b))).unwrap();
+    println!("{}slowest: {slowest}", stderr(&output));
 }
