@@ -8,7 +8,7 @@ use crate::evaluate::{Lane, NoBounds, evaluate};
 use crate::expression::Sizes;
 use crate::inputs::{DrawnArg, DrawnArray, draw_arg, draw_sizes};
 use crate::run::{Binding, BoundKernel, bind, memory};
-use crate::source::{SourceKernel, SourceParam, SourceParamType};
+use crate::source::{SourceKernel, SourceParam, SourceParamType, number};
 use crate::task::{ArgSource, JudgeProblem};
 use crate::verdict::Comparison;
 
@@ -85,6 +85,36 @@ impl Tolerance {
     }
 }
 
+/// Error of a problem with expected arrays.
+pub enum CaseError {
+    /// The task is invalid.
+    Task(String),
+    /// The candidate's parameters do not fit the task.
+    Signature(String),
+}
+
+impl From<String> for CaseError {
+    fn from(message: String) -> CaseError {
+        CaseError::Task(message)
+    }
+}
+
+/// Checks that an argument fits a parameter's type.
+fn check_type(source: &ArgSource, ty: &SourceParamType) -> Result<(), String> {
+    match (source, ty) {
+        (ArgSource::List(numbers), SourceParamType::Array(layout)) => {
+            let scalars = layout.offsets.iter().map(|(_, scalar)| *scalar).cycle();
+            numbers.iter().zip(scalars).try_for_each(|(x, scalar)| number(scalar, *x).map(drop))
+        }
+        (ArgSource::Number(_), SourceParamType::Array(_)) => Err("a number, but the parameter is an array".into()),
+        (ArgSource::Text(text), SourceParamType::Value(_)) if text.contains(':') => {
+            Err("an array, but the kernel has no such array".into())
+        }
+        (ArgSource::List(_), any) if *any == SourceParamType::ANY_VALUE => Err("the kernel has no such array".into()),
+        _ => Ok(()),
+    }
+}
+
 /// Relative width above which an error bound does not detect wrong results.
 fn max_relative_bound(scalar: Scalar) -> f64 {
     match scalar {
@@ -149,9 +179,9 @@ impl PreparedProblem {
     }
 
     /// Takes inputs and expected outputs from the task; types are those of the candidate.
-    pub fn from_cases(problem: &JudgeProblem, params: &[SourceParam]) -> Result<PreparedProblem, String> {
+    pub fn from_cases(problem: &JudgeProblem, params: &[SourceParam]) -> Result<PreparedProblem, CaseError> {
         let mut prepared = PreparedProblem::empty(problem)?;
-        let binding = bind(params, &prepared.names)?;
+        let binding = bind(params, &prepared.names).map_err(CaseError::Signature)?;
         let mut types = vec![SourceParamType::ANY_VALUE; prepared.names.len()];
         for (param, &at) in params.iter().zip(&binding) {
             types[at] = param.ty.clone();
@@ -162,21 +192,27 @@ impl PreparedProblem {
                 let own = sources.iter_mut().find(|(own, _)| own == name);
                 own.ok_or_else(|| format!("case {n}: '{name}' is not an argument of the task"))?.1 = source.clone();
             }
+            for ((name, source), ty) in sources.iter().zip(&types) {
+                check_type(source, ty).map_err(|why| CaseError::Signature(format!("argument '{name}': {why}")))?;
+            }
             let keys = [problem.seed.unwrap_or(0), n as u64, 0];
             let args = draw_args(&sources, &types, &case.sizes, &keys)?;
             let mut expected = vec![None; args.len()];
             for (name, numbers) in &case.expected {
                 let at = prepared.names.iter().position(|own| own == name);
                 let Some((at, DrawnArg::Array(array))) = at.map(|at| (at, &args[at])) else {
-                    return Err(format!("case {n}: expected '{name}' is not an array argument"));
+                    return Err(format!("case {n}: expected '{name}' is not an array argument").into());
                 };
                 let scalars: Vec<Scalar> = array.cells().map(|(_, scalar)| scalar).collect();
                 if scalars.len() != numbers.len() {
                     let (found, wanted) = (numbers.len(), scalars.len());
-                    return Err(format!("case {n}: expected '{name}' has {found} values; the array has {wanted}"));
+                    return Err(
+                        format!("case {n}: expected '{name}' has {found} values; the array has {wanted}").into()
+                    );
                 }
-                let cell = |(&scalar, &number): (&Scalar, &f64)| ExpectedCell::Near(Value::from_f64(scalar, number));
-                expected[at] = Some(scalars.iter().zip(numbers).map(cell).collect());
+                let cell = |(&scalar, &x): (&Scalar, &f64)| Ok(ExpectedCell::Near(number(scalar, x)?));
+                let cells: Result<_, String> = scalars.iter().zip(numbers).map(cell).collect();
+                expected[at] = Some(cells.map_err(|why| CaseError::Signature(format!("expected '{name}': {why}")))?);
             }
             let is_writable = expected.iter().map(Option::is_some).collect();
             let comparison = prepared.tolerance.comparison();
@@ -231,11 +267,8 @@ impl PreparedProblem {
             no_bounds = evaluate(kernel.kernel(), &mut lanes, &kernel.values).err();
         }
         let (mut expected, mut is_writable) = (vec![None; args.len()], vec![false; args.len()]);
-        let mut comparison =
-            if no_bounds.is_some() { Comparison::DefaultTolerance } else { self.tolerance.comparison() };
-        if self.tolerance.specified.is_none() && no_bounds.is_none() {
-            comparison = Comparison::Bounds;
-        }
+        let has_bounds = self.tolerance.specified.is_none() && no_bounds.is_none();
+        let mut comparison = if has_bounds { Comparison::Bounds } else { self.tolerance.comparison() };
         for ((n, &at), param) in kernel.views().iter().enumerate().zip(&kernel.kernel().params) {
             let DrawnArg::Array(array) = &args[at] else { continue };
             is_writable[at] = param.access.writes();
@@ -243,7 +276,7 @@ impl PreparedProblem {
             if !problem.outputs.as_ref().map_or(is_writable[at], |outputs| outputs.contains(name)) {
                 continue;
             }
-            let bounds = (comparison == Comparison::Bounds).then(|| &lanes[n][..]);
+            let bounds = has_bounds.then(|| &lanes[n][..]);
             let memories = [&before[at], &after[at], &other_before[at], &other_after[at]];
             let mut outside = None;
             let cells = expected_cells(array, memories, bounds, &mut outside)

@@ -10,7 +10,7 @@ use bornite_support::random::mix;
 
 use crate::cheats::CandidateRun;
 use crate::compare::{ShapeComparison, compare};
-use crate::expected::{PreparedProblem, PreparedShape};
+use crate::expected::{CaseError, PreparedProblem, PreparedShape};
 use crate::run::{Binding, BoundKernel, bind, memory, same_memory};
 use crate::source::{SourceError, SourceKernel, SourceParamType};
 use crate::task::{JudgeProblem, JudgeTask};
@@ -121,7 +121,13 @@ impl Judge {
         let candidate = SourceKernel::parse(&task.candidate, &problem.launch).map_err(rejected)?;
         let prepared = match cached {
             Some(prepared) => prepared,
-            None => Rc::new(PreparedProblem::from_cases(problem, &candidate.params).map_err(invalid)?),
+            None => {
+                let failed = |error: CaseError| match error {
+                    CaseError::Task(why) => invalid(why),
+                    CaseError::Signature(why) => Box::new(Verdict::new(JudgeOutcome::Wrong, "signature", why)),
+                };
+                Rc::new(PreparedProblem::from_cases(problem, &candidate.params).map_err(failed)?)
+            }
         };
         let binding = signature(&candidate, &prepared)?;
         let mut verdict = Verdict::new(JudgeOutcome::Right, "", "");
