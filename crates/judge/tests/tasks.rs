@@ -94,7 +94,7 @@ fn invalid_tasks_say_what_is_wrong() {
         ("reference", json!({"file": "/nonexistent/kernel.cu"}), "nonexistent"),
         ("args", json!({"y": "uninitialized:n", "x": "randn:n"}), "the task has the arguments (x, y)"),
         ("args", json!({"y": "uninitialized:n", "x": "randn:m", "n": "n"}), "unknown size 'm'"),
-        ("args", json!({"y": "uninitialized:n", "x": "gaussian:n", "n": "n"}), "unknown kind 'gaussian'"),
+        ("args", json!({"y": "uninitialized:n", "x": "gaussian:n", "n": "n"}), "'gaussian:n' is not an array"),
         ("args", json!({"y": 1, "x": "randn:n", "n": "n"}), "'y': a number for a parameter that is an array"),
         ("args", json!({"y": "zeros:n", "x": "randn:n", "n": 1.5}), "1.5 is not a value of type i32"),
         ("sizes", json!({"n": "9..3"}), "not a range"),
