@@ -4,6 +4,7 @@
   scripts/cuda_coverage.py FOLDER...            one table per folder
   scripts/cuda_coverage.py --reasons 40 FOLDER  more rows of the table of reasons
   scripts/cuda_coverage.py --list TEXT FOLDER   kernels whose reason contains TEXT
+  scripts/cuda_coverage.py --emit FOLDER        whether kernels also pass as `kernel emit` writes them
 
 `__global__` functions are counted in the text, with comments stripped, and matched by file and name with the lines of
 `check --json`. A kernel passes if it has at least one result and all of its results (one per template instance and per
@@ -16,6 +17,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -106,6 +108,36 @@ def measure(folder, arguments):
                 print(f"  {os.path.relpath(file, folder)}:{line}: {name}: {reason}")
 
 
+def measure_emitted(folder, arguments):
+    """Emits every kernel with no errors as CUDA C++ and checks the text again."""
+    passing, failed, total = {}, [], 0
+    for report in reports_of(arguments.bornite, folder, arguments.option):
+        if report["ok"] is True and report.get("kernel"):
+            passing[report.get("included_by") or report["file"], report["kernel"]] = None
+    with tempfile.TemporaryDirectory() as texts:
+        emitted = []
+        for file, kernel in passing:
+            path = os.path.join(texts, f"{len(emitted)}.cu")
+            command = [arguments.bornite, "kernel", "emit", *arguments.option, file, "--kernel", kernel, "--out", path]
+            run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            if run.returncode:
+                failed.append((file, kernel, run.stderr.strip()[:300]))
+            emitted.append((path, file, kernel))
+        results = defaultdict(dict)
+        for report in reports_of(arguments.bornite, texts, arguments.option):
+            results[report["file"]][re.sub(r"\s", "", report.get("kernel") or "")] = report
+        for path, file, kernel in emitted:
+            # An overload that is emitted alone has no parameter types in its name.
+            of_file, name = results[path], re.sub(r"\s", "", kernel)
+            found = of_file.get(name) or of_file.get(re.sub(r"\([^()]*\)$", "", name))
+            total += 1
+            if not found or found["ok"] is not True:
+                failed.append((file, kernel, reason_of(found) if found else f"not reported; {list(of_file)}"))
+    print(f"{folder}: {total - len(failed)} of {total} kernels pass as emitted")
+    for file, kernel, reason in failed:
+        print(f"  {os.path.relpath(file, folder)}: {kernel}: {reason}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="FOLDER")
@@ -114,9 +146,10 @@ def main():
     parser.add_argument("--reasons", type=int, default=20, help="rows of the table of reasons")
     parser.add_argument("--names", action="store_true", help="keep names in reasons")
     parser.add_argument("--list", metavar="TEXT", help="list kernels whose reason contains TEXT")
+    parser.add_argument("--emit", action="store_true", help="emit kernels with no errors and check the texts")
     arguments = parser.parse_args()
     for folder in arguments.folders:
-        measure(folder, arguments)
+        (measure_emitted if arguments.emit else measure)(folder, arguments)
 
 
 if __name__ == "__main__":

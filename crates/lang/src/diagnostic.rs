@@ -80,6 +80,14 @@ impl Source {
         offset
     }
 
+    /// Bytes of the file itself, without those that it includes.
+    pub fn own_length(&self) -> usize {
+        match self.included.first() {
+            Some(first) => self.starts[first.lines_before as usize] as usize - 1,
+            None => self.text.len(),
+        }
+    }
+
     /// Line of a byte offset, from 1, counted through all files.
     pub fn line(&self, at: u32) -> u32 {
         self.starts.partition_point(|start| *start <= at) as u32

@@ -30,6 +30,13 @@ pub enum EmitTarget {
     Cubin,
 }
 
+impl EmitTarget {
+    /// Returns true if CUDA C++ files are emitted from their own text, valid for every launch.
+    pub fn keeps_source(self) -> bool {
+        matches!(self, EmitTarget::Cuda | EmitTarget::Ptx | EmitTarget::Sass | EmitTarget::Cubin)
+    }
+}
+
 pub fn emit(
     emitted: &EmitSource,
     target: EmitTarget,

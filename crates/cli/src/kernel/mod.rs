@@ -3,13 +3,19 @@
 
 mod argument;
 mod bench;
+mod bind;
 mod check;
+mod contents;
 mod cuda;
 mod emit;
+mod finding;
 mod judge;
+mod launch_file;
+mod outputs;
 mod python;
 mod run;
 mod source;
+mod standalone;
 mod tune;
 mod unchecked;
 
@@ -64,23 +70,8 @@ pub enum KernelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run a kernel with checks on generated inputs and show its outputs
-    Run {
-        #[command(flatten)]
-        source: KernelSelector,
-        /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
-        #[arg(long, default_value = "interpreter")]
-        device: String,
-        /// Run threads and blocks in both orders and compare the results (interpreter only)
-        #[arg(long)]
-        sanitize: bool,
-        /// Maximum number of statements per block (per thread on the CPU) before the run is aborted
-        #[arg(long, value_name = "N", default_value_t = MAX_STATEMENTS)]
-        max_statements: u64,
-        /// Write JSON to stdout
-        #[arg(long)]
-        json: bool,
-    },
+    /// Run a kernel with checks on given or generated inputs and show, save or compare its outputs
+    Run(Box<run::RunOptions>),
     /// Time a template or an elementwise operation
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
@@ -95,10 +86,12 @@ pub enum KernelCommand {
 
 pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
     // The only output of --json is JSON.
-    if let KernelCommand::Run { json: true, .. }
-    | KernelCommand::Bench(bench::KernelBenchOptions { json: true, .. })
+    if let KernelCommand::Bench(bench::KernelBenchOptions { json: true, .. })
     | KernelCommand::Tune(tune::TuneOptions { json: true, .. }) = command
     {
+        bornite::ir::print_to_stderr();
+    }
+    if matches!(command, KernelCommand::Run(options) if options.json) {
         bornite::ir::print_to_stderr();
     }
     match command {
@@ -108,17 +101,16 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         {
             emit::write_output(source.warp_text()?.as_bytes(), *target, out.as_deref())
         }
+        KernelCommand::Emit { source, target, native, arch, out }
+            if let (Some(file), true) = (source.cuda_file(), target.keeps_source()) =>
+        {
+            standalone::emit(file, source.kernel_and_launch(), *target, *native, arch, out.as_deref())
+        }
         KernelCommand::Emit { source, target, native, arch, out } => {
             emit::emit(&source.emit_source()?, *target, *native, arch, out.as_deref())
         }
         KernelCommand::Check { files, preprocessor, json } => check::check(files, preprocessor, *json),
-        KernelCommand::Run { source, device, sanitize, max_statements, json } => {
-            let device = device.parse()?;
-            match source.job() {
-                Ok(job) => run::execute(&job, device, *sanitize, *max_statements, *json),
-                Err(error) => unchecked::run_unchecked(source, error, device, *json),
-            }
-        }
+        KernelCommand::Run(options) => run::run(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
         KernelCommand::Judge(options) => judge::run(options),

@@ -1,10 +1,12 @@
 //! Front end of CUDA C++.
 //!
 //! A file is split into tokens (`lex/`), preprocessed (`preprocess/`) and parsed (`parse/`) to
-//! syntax (`ast.rs`). `lower/` lowers a kernel of it, for one launch, to kernel IR. Constructs
-//! outside the supported subset are errors that name the construct.
+//! syntax (`ast.rs`). `lower/` lowers a kernel of it, for one launch, to kernel IR; `extract/`
+//! prints kernels as source text that compiles by itself. Constructs outside the supported subset
+//! are errors that name the construct.
 
 mod ast;
+mod extract;
 mod lex;
 mod lower;
 mod namespaces;
@@ -20,8 +22,9 @@ use bornite_ir::{Scalar, Value};
 use crate::diagnostic::{Diagnostic, Source, counted};
 use crate::{Errors, LaunchRequest, LoadError, Lowered};
 use ast::{File, Function, TemplateArg, template_args_text};
+use extract::Outline;
 use lex::Interner;
-use lower::{BoundArg, LowerError, Lowering};
+use lower::{BoundArg, LowerError, Lowering, MemoryNeeds};
 use preprocess::MissingHeader;
 pub use preprocess::PreprocessorOptions;
 use types::CType;
@@ -80,10 +83,20 @@ impl CudaModule {
     /// Reads a file, valid or not: errors are reported where its kernels are lowered. `path` is the
     /// location that local headers are found from.
     pub fn read(file: &str, text: &str, path: Option<&Path>, options: &PreprocessorOptions) -> CudaModule {
+        CudaModule::read_with(file, text, path, options, None)
+    }
+
+    fn read_with(
+        file: &str,
+        text: &str,
+        path: Option<&Path>,
+        options: &PreprocessorOptions,
+        outline: Option<&mut Outline>,
+    ) -> CudaModule {
         let is_too_large = text.len() > MAX_BYTES;
         let mut source = Source::new(file, if is_too_large { "" } else { text });
         let mut names = Interner::default();
-        let preprocessed = preprocess::preprocess(&mut source, path, options, &mut names);
+        let preprocessed = preprocess::preprocess(&mut source, path, options, &mut names, outline.is_some());
         let tokens = lex::strip_attributes(preprocessed.tokens, &names);
         let unnamed = names.intern("");
         if tokens.iter().any(|token| token.kind == lex::TokenKind::Reserved("operator")) {
@@ -100,8 +113,9 @@ impl CudaModule {
             unnamed,
         );
         parser.items();
+        let explicit_instances = parser.file.instances.len();
         parser.collect_instances();
-        let (mut errors, file) = (parser.errors, parser.file);
+        let (mut errors, file, entries) = (parser.errors, parser.file, parser.outline);
         if is_too_large {
             let what = format!("file of {} bytes is too large; the limit is {MAX_BYTES} bytes", text.len());
             errors.push(source.diagnostic(Default::default(), what, String::new(), None));
@@ -113,6 +127,9 @@ impl CudaModule {
         let is_pure = lower::pure_functions(&names, &file);
         let enum_names = lower::EnumNames::of(&file, &names);
         let (missing_headers, included) = (preprocessed.missing_headers, preprocessed.included);
+        if let Some(outline) = outline {
+            *outline = Outline { trace: preprocessed.trace.unwrap_or_default(), tokens, entries, explicit_instances };
+        }
         CudaModule { source, names, file, is_pure, enum_names, errors, missing_headers, included }
     }
 
@@ -146,17 +163,18 @@ impl CudaModule {
         };
         for function in self.file.functions.iter().filter(|function| function.is_kernel) {
             let name = self.names.text(function.name);
-            let max_threads = function.launch_bound.as_ref().and_then(|bound| match bound.kind {
-                ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
-                _ => None,
-            });
             let fits = |args: &[TemplateArg]| args.len() <= function.templates.len();
             let instances = self.file.instances.iter().filter(|(found, args)| *found == function.name && fits(args));
             let suffix = self.overload_suffix(function);
-            let named: Vec<String> = instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
+            let named: Vec<(String, &[TemplateArg])> =
+                instances.map(|(_, args)| (self.instance_name(name, args) + &suffix, &args[..])).collect();
             let is_template = function.templates.iter().any(|param| param.default.is_none()) && named.is_empty();
-            let names = if named.is_empty() { vec![format!("{name}{suffix}")] } else { named };
-            all.extend(names.into_iter().map(|name| info(name, function.span.start, is_template, max_threads)));
+            let names = if named.is_empty() { vec![(format!("{name}{suffix}"), &[][..])] } else { named };
+            all.extend(
+                names
+                    .into_iter()
+                    .map(|(name, args)| info(name, function.span.start, is_template, self.max_threads(function, args))),
+            );
         }
         for function in self.file.unsupported_functions.iter().filter(|function| function.is_kernel) {
             let name = function.name.map_or("?", |name| self.names.text(name));
@@ -164,6 +182,14 @@ impl CudaModule {
         }
         all.sort_by_key(|(line, _)| *line);
         all.into_iter().map(|(_, kernel)| kernel).collect()
+    }
+
+    /// Maximum threads per block of a kernel, from `__launch_bounds__`.
+    fn max_threads(&self, function: &Function, args: &[TemplateArg]) -> Option<u32> {
+        function.launch_bound.as_ref()?;
+        let request = LaunchRequest::new([1; 3], [1; 3]);
+        let needs = MemoryNeeds::default();
+        Lowering::new(self, &request, function, Scalar::I32, &needs).max_threads(function, args)
     }
 
     /// Parameter types of an overloaded kernel, which tell its versions apart: `(float*, int)`.
@@ -244,11 +270,7 @@ impl CudaModule {
                 && (overload.is_empty() || compact(&self.overload_suffix(function)) == compact(overload))
         };
         let found = self.file.functions.iter().find(is_selected);
-        let Some(function) = found else {
-            let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
-            let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
-            return Err(self.error(format!("there is no kernel '{plain}'; the file has {has}"), None));
-        };
+        let Some(function) = found else { return Err(self.no_kernel(plain)) };
         // An instance of the file has the arguments as parsed, which may be any type.
         let instance = self.file.instances.iter().find(|(found, args)| {
             *found == function.name && compact(&self.instance_name(plain, args)) == compact(name)
@@ -264,22 +286,23 @@ impl CudaModule {
             };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
-        let (mut index_type, mut component_views) = (first, vec![]);
+        let (mut index_type, mut needs) = (first, MemoryNeeds::default());
         loop {
-            match Lowering::new(self, request, function, index_type).kernel(
-                function,
-                instance,
-                &bound,
-                &component_views,
-            ) {
+            match Lowering::new(self, request, function, index_type, &needs).kernel(function, instance, &bound) {
                 Ok(lowered) => return Ok(lowered),
                 Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
-                Err(LowerError::NeedsComponentAccess(views)) => component_views = views,
+                Err(LowerError::NeedsMemory(more)) => needs = more,
                 Err(LowerError::Invalid(errors) | LowerError::NeedsWideIndex(errors)) => {
                     return Err(Errors::new(&self.source, errors));
                 }
             }
         }
+    }
+
+    fn no_kernel(&self, name: &str) -> Errors {
+        let names: Vec<String> = self.kernels().into_iter().map(|kernel| kernel.name).collect();
+        let has = if names.is_empty() { "no kernels".into() } else { names.join(", ") };
+        self.error(format!("there is no kernel '{name}'; the file has {has}"), None)
     }
 
     fn error(&self, what: String, at: Option<&Function>) -> Errors {

@@ -1,7 +1,7 @@
 //! Parses the items of a file: kernels, device functions, globals. Host code is skipped; host
 //! declarations that a kernel cannot use are recorded with the reason.
 
-use super::{NOT_IN_SUBSET, ParseResult, Parser};
+use super::{NOT_IN_SUBSET, OutlineEntry, OutlineKind, ParseResult, Parser};
 use crate::Diagnostic;
 use crate::cuda::ast::UnsupportedFunction;
 use crate::cuda::lex::{Symbol, Token, TokenKind};
@@ -13,8 +13,10 @@ impl Parser<'_> {
             if self.take(";") {
                 continue;
             }
+            let first = self.at;
             if self.is("}") {
                 self.close_scope();
+                self.record(OutlineKind::Close, first, self.at);
                 continue;
             }
             if self.is("#pragma pack") {
@@ -22,10 +24,12 @@ impl Parser<'_> {
                 continue;
             }
             if self.open_scope() {
+                self.record(OutlineKind::Open, first, self.at);
                 continue;
             }
             if self.is("namespace") {
                 self.namespace_alias();
+                self.record(OutlineKind::Item, first, self.at);
                 continue;
             }
             if let TokenKind::Invalid { error: n, .. } = self.kind() {
@@ -42,6 +46,8 @@ impl Parser<'_> {
             }
             let (start, before) = (self.at, self.errors.len());
             let skipped = self.is_host_item(end);
+            let is_host = skipped && !self.is("static_assert") && !self.is("using") && !self.is_device_item(start, end);
+            self.record(if is_host { OutlineKind::Host } else { OutlineKind::Item }, start, end);
             if self.is("static_assert") {
                 self.file_assertion();
                 (self.at, self.nesting) = (end, nesting);
@@ -67,6 +73,10 @@ impl Parser<'_> {
             let span = self.span();
             let _: ParseResult<()> = self.fail(span, "expected '}', found the end of the file", "expected '}'", "");
         }
+    }
+
+    fn record(&mut self, kind: OutlineKind, start: usize, end: usize) {
+        self.outline.push(OutlineEntry { kind, tokens: start..end });
     }
 
     /// Closes a namespace or `extern "C"`.

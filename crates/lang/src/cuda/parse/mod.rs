@@ -17,6 +17,8 @@ mod stmt;
 mod template;
 mod types;
 
+use std::ops::Range;
+
 use foldhash::{HashSet, HashSetExt};
 
 use super::ast::{Declarator, Expr, ExprKind, File, Storage, TemplateParam};
@@ -92,9 +94,28 @@ pub struct Parser<'a> {
     token_errors: &'a [LexError],
     missing_headers: &'a [MissingHeader],
     /// Token ranges of host code, which may launch kernels.
-    host_items: Vec<std::ops::Range<usize>>,
+    host_items: Vec<Range<usize>>,
     pub errors: Vec<Diagnostic>,
     pub file: File,
+    pub outline: Vec<OutlineEntry>,
+}
+
+/// A declaration outside of all others, or an end of a scope around some, by its tokens.
+pub struct OutlineEntry {
+    pub kind: OutlineKind,
+    pub tokens: Range<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutlineKind {
+    /// `namespace a {`, `extern "C" {`.
+    Open,
+    /// The brace that closes a scope.
+    Close,
+    /// Code of the host, which kernels cannot use.
+    Host,
+    /// Other declarations.
+    Item,
 }
 
 impl<'a> Parser<'a> {
@@ -136,6 +157,7 @@ impl<'a> Parser<'a> {
             host_items: vec![],
             errors: vec![],
             file: File::default(),
+            outline: vec![],
         }
     }
 

@@ -134,7 +134,10 @@ impl Preprocessor<'_> {
                 continue;
             }
             match self.replacement(&mut scan, symbol, &found, &token, out.len()) {
-                Ok(Some(tokens)) => scan.replacements.push(Replacement { of: symbol, tokens, at: 0 }),
+                Ok(Some(tokens)) => {
+                    self.record_use(&token, scan.at.checked_sub(1).and_then(|last| text.get(last)));
+                    scan.replacements.push(Replacement { of: symbol, tokens, at: 0 });
+                }
                 Ok(None) => out.push(token),
                 Err(invalid) => out.push(invalid),
             }

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::{MAX_TOKENS, Preprocessor};
+use super::{MAX_TOKENS, Preprocessor, TraceKind};
 use crate::SourceSpan;
 use crate::cuda::lex::{Token, TokenKind};
 use crate::diagnostic::Source;
@@ -23,6 +23,7 @@ const MAX_SOURCE_BYTES: usize = 16 << 20;
 pub struct IncludedHeader {
     pub path: PathBuf,
     tokens: Rc<Vec<Token>>,
+    span: SourceSpan,
     /// True if it has `#pragma once`.
     once: bool,
 }
@@ -148,7 +149,9 @@ impl Preprocessor<'_> {
                     Err(error) => return self.fail(word, format!("{name}: {error}"), None),
                 };
                 let tokens = Rc::new(self.tokenize_file(&name, &text));
-                self.headers.push(IncludedHeader { path: path.clone(), tokens, once: false });
+                let end = self.source.text.len();
+                let span = SourceSpan { start: (end - text.len()) as u32, end: end as u32 };
+                self.headers.push(IncludedHeader { path: path.clone(), tokens, span, once: false });
                 self.headers.len() - 1
             }
         };
@@ -157,7 +160,9 @@ impl Preprocessor<'_> {
         }
         self.open_files.push(Some(path));
         let tokens = self.headers[n].tokens.clone();
+        self.record(TraceKind::Enter(self.headers[n].span), &[]);
         self.file(&tokens);
+        self.record(TraceKind::Leave, &[]);
         self.open_files.pop();
     }
 

@@ -10,6 +10,7 @@ mod expand;
 mod include;
 mod macros;
 mod pragma;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use crate::diagnostic::Source;
 use include::IncludedHeader;
 pub use include::{MissingHeader, undeclared_hint};
 use macros::Macro;
+pub use trace::{TraceElement, TraceKind};
 
 /// Maximum tokens of a file after macro expansion, which bounds memory.
 pub const MAX_TOKENS: usize = 400_000;
@@ -48,6 +50,8 @@ pub struct Preprocessed {
     pub missing_headers: Vec<MissingHeader>,
     /// Paths of the included files.
     pub included: Vec<PathBuf>,
+    /// What was read, if requested.
+    pub trace: Option<Vec<TraceElement>>,
 }
 
 pub struct Preprocessor<'a> {
@@ -78,6 +82,7 @@ pub struct Preprocessor<'a> {
     open_files: Vec<Option<PathBuf>>,
     /// Number of `#include` directives that read a file.
     includes: usize,
+    trace: Option<Vec<TraceElement>>,
 }
 
 /// An open `#if`.
@@ -87,12 +92,14 @@ struct Conditional {
     outer_active: bool,
 }
 
-/// Runs the preprocessor on a source. Without a path, its local headers cannot be found.
+/// Runs the preprocessor on a source. Without a path, its local headers cannot be found. With
+/// `traced`, what is read is recorded.
 pub fn preprocess(
     source: &mut Source,
     path: Option<&Path>,
     options: &PreprocessorOptions,
     names: &mut Interner,
+    traced: bool,
 ) -> Preprocessed {
     let mut token_errors = vec![];
     let tokens = lex::tokenize(&source.text, names, &mut token_errors);
@@ -117,9 +124,11 @@ pub fn preprocess(
         scanned: 0,
         open_files: vec![path.map(Path::to_path_buf)],
         includes: 0,
+        trace: None,
     };
-    if uses_macros || !options.defines.is_empty() {
+    if uses_macros || !options.defines.is_empty() || traced {
         p.predefine();
+        p.trace = traced.then(Vec::new);
         p.out.reserve(tokens.len());
         p.file(&tokens);
         if p.out.last().is_none_or(|token| token.kind != TokenKind::End) {
@@ -130,9 +139,9 @@ pub fn preprocess(
     }
     p.remove_pragma_operators();
     let included = p.headers.into_iter().map(|header| header.path).collect();
-    let Preprocessor { out: tokens, token_errors, file_errors, missing_headers, .. } =
+    let Preprocessor { out: tokens, token_errors, file_errors, missing_headers, trace, .. } =
         Preprocessor { headers: vec![], ..p };
-    Preprocessed { tokens, token_errors, file_errors, missing_headers, included }
+    Preprocessed { tokens, token_errors, file_errors, missing_headers, included, trace }
 }
 
 impl Preprocessor<'_> {
@@ -218,6 +227,7 @@ impl Preprocessor<'_> {
             let directive = rest[0].starts_line && rest[0].kind == TokenKind::Reserved("#");
             if directive {
                 let next = 1 + rest[1..].iter().position(|t| t.starts_line).unwrap_or(rest.len() - 1);
+                self.record(TraceKind::Directive(is_active), &rest[..next]);
                 self.directive(&rest[..next], &mut conditions);
                 at += next;
                 continue;
@@ -225,6 +235,7 @@ impl Preprocessor<'_> {
             // Up to the next directive, since calls of macros may span lines.
             let end =
                 rest.iter().position(|t| t.starts_line && t.kind == TokenKind::Reserved("#")).unwrap_or(rest.len());
+            self.record(if is_active { TraceKind::Text } else { TraceKind::Excluded }, &rest[..end]);
             if is_active {
                 let is_end = rest[end - 1].kind == TokenKind::End && self.open_files.len() > 1;
                 let mut out = std::mem::take(&mut self.out);
