@@ -1,9 +1,9 @@
 //! Floats with an error bound (midpoint-radius intervals) that cover every correct implementation.
 //!
 //! A value is a polynomial of exact terms as far as sums and products go: `magnitude` is the sum of
-//! the absolute values of its monomials, and the rounding errors of *any* order of evaluation are at
-//! most `(additions + products) · magnitude`. A sequential loop therefore has the same bound as a
-//! tree of warp shuffles, a split accumulator or a fused multiply-add. Functions, divisors and
+//! the absolute values of its monomials, and the rounding errors of *any* order of evaluation are
+//! at most `(additions + products) · magnitude`. A sequential loop therefore has the same bound as
+//! a tree of warp shuffles, a split accumulator or a fused multiply-add. Functions, divisors and
 //! conversions to narrower types collapse their argument to midpoint and radius.
 
 use bornite_ir::{Scalar, Value};
@@ -200,6 +200,9 @@ impl Ball {
             if x.is_exact() && is_power_of_two(x.mid) {
                 return y.scaled(x.mid, scalar);
             }
+            if x.is_exact() && x.mid == 0.0 && y.mid.is_finite() && y.radius().is_finite() {
+                return Ball::exact(x.mid * y.mid);
+            }
         }
         let mut product = self.times(b);
         if !(self.is_exact_integer() && b.is_exact_integer() && product.mid.abs() <= max_exact_integer(scalar)) {
@@ -213,13 +216,18 @@ impl Ball {
     fn times(self, b: Ball) -> Ball {
         let (ra, rb) = (self.additions + self.products, b.additions + b.products);
         let cross = |magnitude: f64, err: f64| if err == 0.0 { 0.0 } else { magnitude * err };
+        // A product of two sums is one term of an enclosing sum, such as that of a variance. The
+        // product of a sum and a factor is still a sum, whose terms may be added in any order.
+        let additions = self.additions + b.additions;
+        let is_term = self.additions > 0.0 && b.additions > 0.0;
+        let (additions, of_term) = if is_term { (0.0, additions) } else { (additions, 0.0) };
         Ball {
             mid: self.mid * b.mid,
             err: (cross(self.magnitude, b.err) + cross(b.magnitude, self.err)) * (1.0 + ra + rb)
                 + cross(self.err, b.err),
             magnitude: self.magnitude * b.magnitude,
-            additions: self.additions + b.additions,
-            products: self.products + b.products + ra * rb,
+            additions,
+            products: self.products + b.products + of_term + ra * rb,
         }
     }
 

@@ -1,7 +1,7 @@
-//! Candidates that do not compute: outputs that are not written, do not depend on the inputs, or are
-//! constants of the source.
+//! Candidates that do not compute: outputs that are not written, do not depend on the inputs, or
+//! are constants of the source.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bornite_ir::interp::ExecutionOrder;
 use bornite_ir::{Expr, Kernel, Scalar, Value, load_scalar, store_scalar};
@@ -30,8 +30,8 @@ pub struct CandidateRun<'a> {
 }
 
 impl CandidateRun<'_> {
-    /// Runs on other arguments of a shape; returns the memory before and after, or `None` if the run
-    /// fails.
+    /// Runs on other arguments of a shape; returns the memory before and after, or `None` if the
+    /// run fails.
     fn rerun(&self, sizes: &Sizes, args: &[DrawnArg], poison: u64) -> Option<(Vec<Vec<u64>>, Vec<Vec<u64>>)> {
         let before = memory(args, poison);
         let mut after = before.clone();
@@ -111,20 +111,27 @@ impl CandidateRun<'_> {
         Some(varying.into_iter().filter(|&at| after[at] == other[at]).collect())
     }
 
-    /// For expected arrays without a reference: finds outputs that were copied from constants of the
-    /// source.
+    /// For expected arrays without a reference: finds outputs that were copied from constants of
+    /// the source, which has them in the same order.
     pub fn embedded_outputs(&self) -> Option<Verdict> {
-        let constants = float_constants(self.kernel.kernel());
+        let positions = constant_positions(self.kernel.kernel());
         for (at, _) in self.outputs() {
-            let expected: HashSet<u64> = (self.shape.expected[at].iter().flatten())
-                .filter_map(|cell| if let ExpectedCell::Near(value) = cell { Some(*value) } else { None })
-                .filter(|value| is_distinctive(*value))
-                .map(|value| value.as_f64().to_bits())
+            let expected: Vec<f64> = (self.shape.expected[at].iter().flatten())
+                .filter_map(|cell| if let ExpectedCell::Near(value) = cell { Some(value.as_f64()) } else { None })
+                .filter(|x| is_distinctive(*x))
                 .collect();
-            let embedded = expected.intersection(&constants).count();
+            let (mut embedded, mut run, mut last) = (0, 0, 0);
+            for x in &expected {
+                let position = positions.get(&x.to_bits()).copied();
+                run = if position.is_some_and(|position| run > 0 && position > last) { run + 1 } else { 0 };
+                if let Some(position) = position {
+                    (run, last) = (run.max(1), position);
+                }
+                embedded = embedded.max(run);
+            }
             if embedded >= MIN_EMBEDDED.max(expected.len() / 4) {
                 let name = &self.problem.names[at];
-                let what = format!("{embedded} expected values of '{name}' are constants of the source");
+                let what = format!("{embedded} expected values of '{name}' are constants of the source, in order");
                 return Some(Verdict::new(JudgeOutcome::Cheating, "embedded_output", what));
             }
         }
@@ -171,20 +178,21 @@ fn altered(arg: &DrawnArg, variant: usize) -> DrawnArg {
 }
 
 /// Returns true for values that do not occur in sources by chance.
-fn is_distinctive(value: Value) -> bool {
-    let x = value.as_f64();
-    x.is_finite() && (x.fract() != 0.0 || x.abs() > 16.0) && (x * 8.0).fract() != 0.0
+fn is_distinctive(x: f64) -> bool {
+    x.is_finite() && (x * 8.0).fract() != 0.0
 }
 
-/// All constants of a kernel, as bits of f64.
-fn float_constants(kernel: &Kernel) -> HashSet<u64> {
-    let codes = kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]);
-    let mut all = HashSet::new();
-    for code in codes {
+/// First position of every constant of a kernel, by its bits as f64.
+fn constant_positions(kernel: &Kernel) -> HashMap<u64, usize> {
+    let mut all = HashMap::new();
+    for code in kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]) {
+        let init = code.locals.iter().flat_map(|local| local.init.iter().copied());
         let consts =
             code.exprs.iter().filter_map(|expr| if let Expr::Const(value) = expr { Some(*value) } else { None });
-        let init = code.locals.iter().flat_map(|local| local.init.iter().copied());
-        all.extend(consts.chain(init).map(|value| value.as_f64().to_bits()));
+        for value in init.chain(consts) {
+            let position = all.len();
+            all.entry(value.as_f64().to_bits()).or_insert(position);
+        }
     }
     all
 }

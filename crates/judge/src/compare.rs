@@ -1,6 +1,6 @@
 //! Comparison of a candidate's memory with the expected results.
 
-use bornite_ir::load_scalar;
+use bornite_ir::{Scalar, load_scalar};
 
 use crate::expected::{ExpectedCell, PreparedProblem, PreparedShape, is_same, median_magnitude};
 use crate::inputs::DrawnArg;
@@ -51,7 +51,9 @@ pub fn compare(
                     }
                 }
                 ExpectedCell::Near(value) if scalar.is_float() => {
-                    let bound = problem.tolerance.bound(value.as_f64(), scalar, scale);
+                    // The precision of expected arrays is not that of the candidate's type.
+                    let precision = if problem.reference.is_some() { scalar } else { Scalar::F32 };
+                    let bound = problem.tolerance.bound(value.as_f64(), precision, scale);
                     if !is_same(found.as_f64(), value.as_f64(), bound) {
                         return ShapeComparison::Different(difference(value.as_f64(), bound));
                     }

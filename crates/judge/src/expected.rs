@@ -8,7 +8,7 @@ use crate::evaluate::{Lane, NoBounds, evaluate};
 use crate::expression::Sizes;
 use crate::inputs::{DrawnArg, DrawnArray, draw_arg, draw_sizes};
 use crate::run::{Binding, BoundKernel, bind, memory};
-use crate::source::{SourceKernel, SourceParam, SourceParamType};
+use crate::source::{SourceKernel, SourceParam, SourceParamType, number};
 use crate::task::{ArgSource, JudgeProblem};
 use crate::verdict::Comparison;
 
@@ -64,13 +64,13 @@ pub struct PreparedShape {
 /// Tolerance of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    given: Option<(f64, f64)>,
+    specified: Option<(f64, f64)>,
 }
 
 impl Tolerance {
     /// Maximum distance from `expected`. `scale` is the typical magnitude of the array.
     pub fn bound(&self, expected: f64, scalar: Scalar, scale: f64) -> f64 {
-        match self.given {
+        match self.specified {
             Some((rtol, atol)) => atol + rtol * expected.abs(),
             None => {
                 let relative = match scalar {
@@ -82,6 +82,36 @@ impl Tolerance {
                 relative * expected.abs().max(scale)
             }
         }
+    }
+}
+
+/// Error of a problem with expected arrays.
+pub enum CaseError {
+    /// The task is invalid.
+    Task(String),
+    /// The candidate's parameters do not fit the task.
+    Signature(String),
+}
+
+impl From<String> for CaseError {
+    fn from(message: String) -> CaseError {
+        CaseError::Task(message)
+    }
+}
+
+/// Checks that an argument fits a parameter's type.
+fn check_type(source: &ArgSource, ty: &SourceParamType) -> Result<(), String> {
+    match (source, ty) {
+        (ArgSource::List(numbers), SourceParamType::Array(layout)) => {
+            let scalars = layout.offsets.iter().map(|(_, scalar)| *scalar).cycle();
+            numbers.iter().zip(scalars).try_for_each(|(x, scalar)| number(scalar, *x).map(drop))
+        }
+        (ArgSource::Number(_), SourceParamType::Array(_)) => Err("a number, but the parameter is an array".into()),
+        (ArgSource::Text(text), SourceParamType::Value(_)) if text.contains(':') => {
+            Err("an array, but the kernel has no such array".into())
+        }
+        (ArgSource::List(_), any) if *any == SourceParamType::ANY_VALUE => Err("the kernel has no such array".into()),
+        _ => Ok(()),
     }
 }
 
@@ -111,9 +141,13 @@ impl PreparedProblem {
         let reference = SourceKernel::parse(reference, &problem.launch)
             .map_err(|error| format!("the reference does not compile: {}", error.message))?;
         let order = bind(&reference.params, &prepared.names).map_err(|why| format!("reference: {why}"))?;
-        let sources: Vec<(String, ArgSource)> = order.iter().map(|&at| problem.args.0[at].clone()).collect();
-        let types: Vec<SourceParamType> = reference.params.iter().map(|param| param.ty.clone()).collect();
         let binding: Binding = (0..order.len()).collect();
+        // Scalars that only candidates take follow the reference's arguments.
+        let others = (0..problem.args.0.len()).filter(|at| !order.contains(at));
+        let sources: Vec<(String, ArgSource)> =
+            order.iter().copied().chain(others).map(|at| problem.args.0[at].clone()).collect();
+        let mut types: Vec<SourceParamType> = reference.params.iter().map(|param| param.ty.clone()).collect();
+        types.resize(sources.len(), SourceParamType::ANY_VALUE);
         prepared.names = sources.iter().map(|(name, _)| name.clone()).collect();
         if let Some(outputs) = &problem.outputs
             && let Some(unknown) = outputs.iter().find(|name| !prepared.names.contains(name))
@@ -145,10 +179,10 @@ impl PreparedProblem {
     }
 
     /// Takes inputs and expected outputs from the task; types are those of the candidate.
-    pub fn from_cases(problem: &JudgeProblem, params: &[SourceParam]) -> Result<PreparedProblem, String> {
+    pub fn from_cases(problem: &JudgeProblem, params: &[SourceParam]) -> Result<PreparedProblem, CaseError> {
         let mut prepared = PreparedProblem::empty(problem)?;
-        let binding = bind(params, &prepared.names)?;
-        let mut types = vec![SourceParamType::Value(vec![]); binding.len()];
+        let binding = bind(params, &prepared.names).map_err(CaseError::Signature)?;
+        let mut types = vec![SourceParamType::ANY_VALUE; prepared.names.len()];
         for (param, &at) in params.iter().zip(&binding) {
             types[at] = param.ty.clone();
         }
@@ -158,21 +192,27 @@ impl PreparedProblem {
                 let own = sources.iter_mut().find(|(own, _)| own == name);
                 own.ok_or_else(|| format!("case {n}: '{name}' is not an argument of the task"))?.1 = source.clone();
             }
+            for ((name, source), ty) in sources.iter().zip(&types) {
+                check_type(source, ty).map_err(|why| CaseError::Signature(format!("argument '{name}': {why}")))?;
+            }
             let keys = [problem.seed.unwrap_or(0), n as u64, 0];
             let args = draw_args(&sources, &types, &case.sizes, &keys)?;
             let mut expected = vec![None; args.len()];
             for (name, numbers) in &case.expected {
                 let at = prepared.names.iter().position(|own| own == name);
                 let Some((at, DrawnArg::Array(array))) = at.map(|at| (at, &args[at])) else {
-                    return Err(format!("case {n}: expected '{name}' is not an array argument"));
+                    return Err(format!("case {n}: expected '{name}' is not an array argument").into());
                 };
                 let scalars: Vec<Scalar> = array.cells().map(|(_, scalar)| scalar).collect();
                 if scalars.len() != numbers.len() {
                     let (found, wanted) = (numbers.len(), scalars.len());
-                    return Err(format!("case {n}: expected '{name}' has {found} values; the array has {wanted}"));
+                    return Err(
+                        format!("case {n}: expected '{name}' has {found} values; the array has {wanted}").into()
+                    );
                 }
-                let cell = |(&scalar, &number): (&Scalar, &f64)| ExpectedCell::Near(Value::from_f64(scalar, number));
-                expected[at] = Some(scalars.iter().zip(numbers).map(cell).collect());
+                let cell = |(&scalar, &x): (&Scalar, &f64)| Ok(ExpectedCell::Near(number(scalar, x)?));
+                let cells: Result<_, String> = scalars.iter().zip(numbers).map(cell).collect();
+                expected[at] = Some(cells.map_err(|why| CaseError::Signature(format!("expected '{name}': {why}")))?);
             }
             let is_writable = expected.iter().map(Option::is_some).collect();
             let comparison = prepared.tolerance.comparison();
@@ -184,9 +224,9 @@ impl PreparedProblem {
     }
 
     fn empty(problem: &JudgeProblem) -> Result<PreparedProblem, String> {
-        let given = (problem.rtol.is_some() || problem.atol.is_some())
+        let specified = (problem.rtol.is_some() || problem.atol.is_some())
             .then(|| (problem.rtol.unwrap_or(0.0), problem.atol.unwrap_or(0.0)));
-        if given.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
+        if specified.is_some_and(|(rtol, atol)| !(rtol >= 0.0 && atol >= 0.0)) {
             return Err("'rtol' and 'atol' must not be negative".into());
         }
         Ok(PreparedProblem {
@@ -194,7 +234,7 @@ impl PreparedProblem {
             types: vec![],
             sources: vec![],
             shapes: vec![],
-            tolerance: Tolerance { given },
+            tolerance: Tolerance { specified },
             reference: None,
             notes: vec![],
         })
@@ -222,16 +262,13 @@ impl PreparedProblem {
         let (other_before, other_after) = run(ExecutionOrder::Reverse, poison[1])?;
         let mut no_bounds = None;
         let mut lanes: Vec<Vec<Lane>> = vec![];
-        if self.tolerance.given.is_none() {
+        if self.tolerance.specified.is_none() {
             lanes = kernel.views().iter().map(|&at| exact_lanes(&args[at], &before[at])).collect();
             no_bounds = evaluate(kernel.kernel(), &mut lanes, &kernel.values).err();
         }
         let (mut expected, mut is_writable) = (vec![None; args.len()], vec![false; args.len()]);
-        let mut comparison =
-            if no_bounds.is_some() { Comparison::DefaultTolerance } else { self.tolerance.comparison() };
-        if self.tolerance.given.is_none() && no_bounds.is_none() {
-            comparison = Comparison::Bounds;
-        }
+        let has_bounds = self.tolerance.specified.is_none() && no_bounds.is_none();
+        let mut comparison = if has_bounds { Comparison::Bounds } else { self.tolerance.comparison() };
         for ((n, &at), param) in kernel.views().iter().enumerate().zip(&kernel.kernel().params) {
             let DrawnArg::Array(array) = &args[at] else { continue };
             is_writable[at] = param.access.writes();
@@ -239,10 +276,14 @@ impl PreparedProblem {
             if !problem.outputs.as_ref().map_or(is_writable[at], |outputs| outputs.contains(name)) {
                 continue;
             }
-            let bounds = (comparison == Comparison::Bounds).then(|| &lanes[n][..]);
+            let bounds = has_bounds.then(|| &lanes[n][..]);
             let memories = [&before[at], &after[at], &other_before[at], &other_after[at]];
-            let cells = expected_cells(array, memories, bounds)
+            let mut outside = None;
+            let cells = expected_cells(array, memories, bounds, &mut outside)
                 .map_err(|index| format!("the reference's '{name}[{index}]' depends on the order of threads"))?;
+            if let Some(index) = outside {
+                no_bounds = Some(NoBounds::Unsupported(format!("'{name}[{index}]', outside its own bound,")));
+            }
             if cells.iter().any(|cell| matches!(cell, ExpectedCell::Wide(..))) {
                 comparison = Comparison::DefaultTolerance;
             }
@@ -252,6 +293,12 @@ impl PreparedProblem {
             return Err("the reference writes no output".into());
         }
         Ok((PreparedShape { sizes, args, expected, is_writable, comparison, keys }, no_bounds))
+    }
+
+    /// Number of components of all arrays.
+    pub fn cell_count(&self) -> usize {
+        let cells = |arg: &DrawnArg| if let DrawnArg::Array(array) = arg { array.cells().count() } else { 0 };
+        self.shapes.iter().flat_map(|shape| &shape.args).map(cells).sum()
     }
 
     /// Draws other inputs of a shape; returns them with the memory of the reference after a run on
@@ -270,7 +317,7 @@ impl PreparedProblem {
 
 impl Tolerance {
     fn comparison(&self) -> Comparison {
-        if self.given.is_some() { Comparison::Tolerance } else { Comparison::DefaultTolerance }
+        if self.specified.is_some() { Comparison::Tolerance } else { Comparison::DefaultTolerance }
     }
 }
 
@@ -293,11 +340,13 @@ fn exact_lanes(arg: &DrawnArg, words: &[u64]) -> Vec<Lane> {
 }
 
 /// Expected components of an array, from its memory before and after two runs and its evaluation
-/// with error bounds. `Err` has the index of a component that depends on the order of threads.
+/// with error bounds. `outside` is set to a component whose evaluation does not agree with the
+/// runs. `Err` has the index of a component that depends on the order of threads.
 fn expected_cells(
     array: &DrawnArray,
     [before, after, other_before, other_after]: [&Vec<u64>; 4],
     bounds: Option<&[Lane]>,
+    outside: &mut Option<usize>,
 ) -> Result<Vec<ExpectedCell>, usize> {
     let median = median_magnitude(array.cells().map(|(byte, scalar)| load_scalar(after, byte, scalar).as_f64()));
     let mut cells = vec![];
@@ -313,7 +362,7 @@ fn expected_cells(
                 let radius = ball.result_radius(scalar);
                 let is_inside = |value: Value| is_same(value.as_f64(), ball.mid, radius);
                 if !is_inside(value) || !is_inside(other) {
-                    // Not a bound of this reference: its mathematics is not that of sums and products.
+                    outside.get_or_insert(n);
                     ExpectedCell::Wide(value.as_f64(), f64::INFINITY)
                 } else if radius == 0.0 {
                     ExpectedCell::Exact(value)
@@ -326,6 +375,10 @@ fn expected_cells(
             Some(Lane::Undecided) => ExpectedCell::Wide(value.as_f64(), f64::INFINITY),
             Some(Lane::Bits(_)) if value != other => return Err(n),
             None if !scalar.is_float() && value != other => return Err(n),
+            Some(Lane::Bits(bits)) if bits != value.bits() => {
+                outside.get_or_insert(n);
+                ExpectedCell::Wide(value.as_f64(), f64::INFINITY)
+            }
             Some(Lane::Bits(_)) => ExpectedCell::Exact(value),
             None => ExpectedCell::Near(value),
         });

@@ -134,7 +134,7 @@ fn draw_value(source: &ArgSource, scalars: &[Scalar], sizes: &Sizes) -> Result<V
         }
         ArgSource::Text(text) => vec![expression::evaluate(text, sizes)? as f64],
     };
-    if numbers.len() != scalars.len() {
+    if !scalars.is_empty() && numbers.len() != scalars.len() {
         return Err(format!("{} numbers for a value of {} components", numbers.len(), scalars.len()));
     }
     for (n, scalar) in numbers.iter().zip(scalars) {
@@ -194,26 +194,28 @@ fn draw_array(source: &ArgSource, layout: &Layout, sizes: &Sizes, random: &mut R
     Ok(array)
 }
 
-/// Parses `randn:n`, `zeros:m,k` or `randint(0,10):n`.
+/// Parses `randn:n`, `zeros:m,k` or `randint:0:10:n`.
 fn parse_fill(text: &str, sizes: &Sizes) -> Result<(Pattern, Vec<i64>), String> {
-    let usage = "write KIND:COUNT, such as randn:n or zeros:m,k; the kinds are randn, rand, randint(LOW,HIGH), \
-                 zeros, ones, range, uninitialized";
-    let (kind, extents) = text.split_once(':').ok_or_else(|| format!("'{text}' is not an array: {usage}"))?;
-    let pattern = match kind.trim() {
-        "uninitialized" => Pattern::Uninitialized,
-        "zeros" => Pattern::Zeros,
-        "ones" => Pattern::Ones,
-        "range" => Pattern::Range,
-        "rand" => Pattern::Uniform,
-        "randn" => Pattern::Normal,
-        kind => {
-            let bounds = kind.strip_prefix("randint(").and_then(|rest| rest.strip_suffix(')')).map(split_at_commas);
-            let Some(&[low, high]) = bounds.as_deref() else { return Err(format!("unknown kind '{kind}': {usage}")) };
+    let parts: Vec<&str> = text.split(':').map(str::trim).collect();
+    let (pattern, extents) = match parts[..] {
+        ["uninitialized", extents] => (Pattern::Uninitialized, extents),
+        ["zeros", extents] => (Pattern::Zeros, extents),
+        ["ones", extents] => (Pattern::Ones, extents),
+        ["range", extents] => (Pattern::Range, extents),
+        ["rand", extents] => (Pattern::Uniform, extents),
+        ["randn", extents] => (Pattern::Normal, extents),
+        ["randint", low, high, extents] => {
             let (low, high) = (expression::evaluate(low, sizes)?, expression::evaluate(high, sizes)?);
             if low >= high {
-                return Err(format!("'{kind}' has no integers: {low} is not below {high}"));
+                return Err(format!("randint:LOW:HIGH needs LOW < HIGH; found {low} and {high}"));
             }
-            Pattern::Integers(low, high)
+            (Pattern::Integers(low, high), extents)
+        }
+        _ => {
+            return Err(format!(
+                "'{text}' is not an array: write KIND:COUNT, such as randn:n or zeros:m,k; the kinds are randn, rand, \
+                 randint:LOW:HIGH, zeros, ones, range, uninitialized"
+            ));
         }
     };
     let extents = split_at_commas(extents).into_iter().map(|extent| expression::evaluate(extent, sizes));

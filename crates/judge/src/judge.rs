@@ -10,14 +10,16 @@ use bornite_support::random::mix;
 
 use crate::cheats::CandidateRun;
 use crate::compare::{ShapeComparison, compare};
-use crate::expected::{PreparedProblem, PreparedShape};
+use crate::expected::{CaseError, PreparedProblem, PreparedShape};
 use crate::run::{Binding, BoundKernel, bind, memory, same_memory};
 use crate::source::{SourceError, SourceKernel, SourceParamType};
 use crate::task::{JudgeProblem, JudgeTask};
 use crate::verdict::{Difference, JudgeOutcome, Verdict, fault_kind};
 
-/// Problems whose references are cached.
+/// Maximum number of cached problems.
 const CACHED_PROBLEMS: usize = 64;
+/// Maximum number of array components of all cached problems.
+const CACHED_CELLS: usize = 4 << 20;
 
 /// Limits and defaults of a judge.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +121,13 @@ impl Judge {
         let candidate = SourceKernel::parse(&task.candidate, &problem.launch).map_err(rejected)?;
         let prepared = match cached {
             Some(prepared) => prepared,
-            None => Rc::new(PreparedProblem::from_cases(problem, &candidate.params).map_err(invalid)?),
+            None => {
+                let failed = |error: CaseError| match error {
+                    CaseError::Task(why) => invalid(why),
+                    CaseError::Signature(why) => Box::new(Verdict::new(JudgeOutcome::Wrong, "signature", why)),
+                };
+                Rc::new(PreparedProblem::from_cases(problem, &candidate.params).map_err(failed)?)
+            }
         };
         let binding = signature(&candidate, &prepared)?;
         let mut verdict = Verdict::new(JudgeOutcome::Right, "", "");
@@ -175,7 +183,10 @@ impl Judge {
         } else {
             let prepared = PreparedProblem::new(problem, self.options.seed, self.options.max_statements)?;
             self.cache.push_back((key, Rc::new(prepared)));
-            if self.cache.len() > CACHED_PROBLEMS {
+            let cells = |cache: &VecDeque<(String, Rc<PreparedProblem>)>| -> usize {
+                cache.iter().map(|(_, prepared)| prepared.cell_count()).sum()
+            };
+            while self.cache.len() > CACHED_PROBLEMS || self.cache.len() > 1 && cells(&self.cache) > CACHED_CELLS {
                 self.cache.pop_front();
             }
         }
@@ -195,6 +206,7 @@ fn signature(candidate: &SourceKernel, problem: &PreparedProblem) -> Result<Bind
     for (param, &at) in candidate.params.iter().zip(&binding) {
         let is_same = match (&param.ty, &problem.types[at]) {
             (SourceParamType::Array(own), SourceParamType::Array(other)) => same_memory(own, other),
+            (SourceParamType::Value(_), any) if *any == SourceParamType::ANY_VALUE => true,
             // Widths convert, as in a launch of C++.
             (SourceParamType::Value(own), SourceParamType::Value(other)) => {
                 own.iter().map(|scalar| scalar.is_float()).eq(other.iter().map(|scalar| scalar.is_float()))

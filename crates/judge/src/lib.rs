@@ -36,7 +36,7 @@ pub use expression::Sizes;
 pub use judge::{Judge, JudgeOptions, LaunchTimer, TimedLaunch};
 pub use pool::{JudgePool, JudgePoolConfig, serve};
 pub use task::{
-    ArgList, ArgSource, ExpectedCase, ExtentList, JudgeProblem, JudgeTask, KernelLanguage, KernelSource, LaunchSpec,
+    ArgList, ArgSource, ExpectedCase, ExtentList, JudgeProblem, JudgeTask, KernelLanguage, KernelSpec, LaunchSpec,
     SizeChoice, SizeExpression,
 };
 pub use verdict::{Comparison, Difference, JudgeOutcome, Verdict};

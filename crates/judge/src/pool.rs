@@ -68,14 +68,14 @@ impl JudgePool {
         mut emit: impl FnMut(Verdict) -> ControlFlow<()>,
     ) -> Result<(), String> {
         let tasks = (lines.enumerate()).filter(|(_, line)| !line.trim().is_empty()).enumerate();
-        let tasks = Mutex::new(tasks);
+        let (tasks, ended) = (Mutex::new(tasks), AtomicBool::new(false));
         let (send, verdicts) = mpsc::channel();
         std::thread::scope(|scope| {
             for _ in 0..self.config.jobs.max(1) {
-                let (send, tasks) = (send.clone(), &tasks);
+                let (send, tasks, ended) = (send.clone(), &tasks, &ended);
                 scope.spawn(move || {
                     let mut worker = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    while !stop.load(Ordering::Relaxed) {
+                    while !stop.load(Ordering::Relaxed) && !ended.load(Ordering::Relaxed) {
                         let next = tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
                         let Some((n, (line_number, line))) = next else { return };
                         let outcome = self.judge_line(&mut worker, &line, line_number + 1);
@@ -94,14 +94,14 @@ impl JudgePool {
                     Ok(verdict) => drop(waiting.insert(n, verdict)),
                     // Without workers nothing more can be judged.
                     Err(why) => {
-                        stop.store(true, Ordering::Relaxed);
+                        ended.store(true, Ordering::Relaxed);
                         failure.get_or_insert(why);
                     }
                 }
                 while let Some(verdict) = waiting.remove(&next) {
                     next += 1;
                     if emit(verdict).is_break() {
-                        stop.store(true, Ordering::Relaxed);
+                        ended.store(true, Ordering::Relaxed);
                         return Ok(());
                     }
                 }

@@ -10,16 +10,19 @@ use crate::source::{SourceKernel, SourceParam, SourceParamType, number};
 /// Argument of each parameter of a kernel, by index into the task's arguments.
 pub type Binding = Vec<usize>;
 
-/// Binds arguments to parameters by name or, if the names differ, by position. `names` are those of
-/// the arguments in the order of positions.
+/// Binds arguments to parameters by name, where a kernel need not take all of them, or else by
+/// position. `names` are those of the arguments in the order of positions.
 pub fn bind(params: &[SourceParam], names: &[String]) -> Result<Binding, String> {
     let own: Vec<&str> = params.iter().map(|param| param.name.as_str()).collect();
-    if own.len() != names.len() {
-        let (own, names) = (own.join(", "), names.join(", "));
-        return Err(format!("the kernel has the parameters ({own}); the task has the arguments ({names})"));
-    }
     let by_name: Option<Binding> = own.iter().map(|own| names.iter().position(|name| name == own)).collect();
-    Ok(by_name.unwrap_or_else(|| (0..names.len()).collect()))
+    match by_name {
+        Some(binding) => Ok(binding),
+        None if own.len() == names.len() => Ok((0..names.len()).collect()),
+        None => {
+            let (own, names) = (own.join(", "), names.join(", "));
+            Err(format!("the kernel has the parameters ({own}); the task has the arguments ({names})"))
+        }
+    }
 }
 
 /// Returns true if arrays of the two layouts hold the same scalars at the same offsets.

@@ -6,7 +6,7 @@ use bornite_lang::python::PythonModule;
 use bornite_lang::{Errors, LaunchRequest, Lowered};
 
 use crate::expression::Sizes;
-use crate::task::{KernelLanguage, KernelSource, LaunchSpec};
+use crate::task::{KernelLanguage, KernelSpec, LaunchSpec};
 
 /// Maximum bytes of a source.
 const MAX_SOURCE_BYTES: usize = 256 << 10;
@@ -51,6 +51,11 @@ pub enum SourceParamType {
     Value(Vec<Scalar>),
 }
 
+impl SourceParamType {
+    /// Value of a type that is not known.
+    pub const ANY_VALUE: SourceParamType = SourceParamType::Value(vec![]);
+}
+
 /// Reason why a source has no kernel to run.
 #[derive(Clone, Debug)]
 pub struct SourceError {
@@ -89,7 +94,7 @@ pub struct ArrayShape {
 
 impl SourceKernel {
     /// Parses a source.
-    pub fn parse(source: &KernelSource, launch: &LaunchSpec) -> Result<SourceKernel, SourceError> {
+    pub fn parse(source: &KernelSpec, launch: &LaunchSpec) -> Result<SourceKernel, SourceError> {
         let (text, extension) = match (&source.source, &source.file) {
             (Some(text), None) => (text.clone(), None),
             (None, Some(file)) => {

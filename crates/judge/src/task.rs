@@ -15,7 +15,7 @@ pub struct JudgeTask {
     #[serde(default)]
     pub id: serde_json::Value,
     /// The kernel to be judged.
-    pub candidate: KernelSource,
+    pub candidate: KernelSpec,
     /// Everything else, which many candidates can share.
     #[serde(flatten)]
     pub problem: JudgeProblem,
@@ -26,7 +26,7 @@ pub struct JudgeTask {
 pub struct JudgeProblem {
     /// Kernel that defines the correct results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<KernelSource>,
+    pub reference: Option<KernelSpec>,
     /// Inputs with expected outputs, instead of a reference.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<ExpectedCase>,
@@ -58,8 +58,8 @@ pub struct JudgeProblem {
 
 /// Source of a kernel: its text, or an object with a text or file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(from = "KernelSourceForm")]
-pub struct KernelSource {
+#[serde(from = "KernelSpecForm")]
+pub struct KernelSpec {
     /// Source text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
@@ -79,14 +79,14 @@ pub struct KernelSource {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum KernelSourceForm {
+enum KernelSpecForm {
     Text(String),
-    Object(KernelSourceObject),
+    Object(KernelSpecObject),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KernelSourceObject {
+struct KernelSpecObject {
     source: Option<String>,
     file: Option<std::path::PathBuf>,
     language: Option<KernelLanguage>,
@@ -94,12 +94,12 @@ struct KernelSourceObject {
     launch: Option<LaunchSpec>,
 }
 
-impl From<KernelSourceForm> for KernelSource {
-    fn from(form: KernelSourceForm) -> KernelSource {
+impl From<KernelSpecForm> for KernelSpec {
+    fn from(form: KernelSpecForm) -> KernelSpec {
         match form {
-            KernelSourceForm::Text(text) => KernelSource { source: Some(text), ..KernelSource::default() },
-            KernelSourceForm::Object(KernelSourceObject { source, file, language, kernel, launch }) => {
-                KernelSource { source, file, language, kernel, launch }
+            KernelSpecForm::Text(text) => KernelSpec { source: Some(text), ..KernelSpec::default() },
+            KernelSpecForm::Object(KernelSpecObject { source, file, language, kernel, launch }) => {
+                KernelSpec { source, file, language, kernel, launch }
             }
         }
     }

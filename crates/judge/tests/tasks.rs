@@ -60,7 +60,7 @@ fn sources_that_are_no_kernel_are_named() {
         ("", DoesNotCompile, "no kernel"),
         ("__global__ void k(float* y, const float* x, int n) { y[0] = undefined; }", DoesNotCompile, "undefined"),
         ("__global__ void k(float* y, const float* x, int n) { goto end; end: ; }", Unsupported, "goto"),
-        ("__global__ void k(float* y, const float* x) { y[0] = x[0]; }", Wrong, "parameters (y, x)"),
+        ("__global__ void k(float* a, const float* b) { a[0] = b[0]; }", Wrong, "parameters (a, b)"),
         ("__global__ void k(double* y, const float* x, int n) { y[0] = x[0]; }", Wrong, "array of (f64)"),
         ("__global__ void k(float* y, const float* x, float n) { y[0] = x[0]; }", Wrong, "value of (f32)"),
         ("__global__ void a(float* y) {}\n__global__ void b(float* y) {}", DoesNotCompile, "several kernels"),
@@ -94,7 +94,7 @@ fn invalid_tasks_say_what_is_wrong() {
         ("reference", json!({"file": "/nonexistent/kernel.cu"}), "nonexistent"),
         ("args", json!({"y": "uninitialized:n", "x": "randn:n"}), "the task has the arguments (x, y)"),
         ("args", json!({"y": "uninitialized:n", "x": "randn:m", "n": "n"}), "unknown size 'm'"),
-        ("args", json!({"y": "uninitialized:n", "x": "gaussian:n", "n": "n"}), "unknown kind 'gaussian'"),
+        ("args", json!({"y": "uninitialized:n", "x": "gaussian:n", "n": "n"}), "'gaussian:n' is not an array"),
         ("args", json!({"y": 1, "x": "randn:n", "n": "n"}), "'y': a number for a parameter that is an array"),
         ("args", json!({"y": "zeros:n", "x": "randn:n", "n": 1.5}), "1.5 is not a value of type i32"),
         ("sizes", json!({"n": "9..3"}), "not a range"),
@@ -121,6 +121,8 @@ fn expected_arrays_catch_wrong_constant_and_memorized_outputs() {
     let verdict = expect(&cases(right), JudgeOutcome::Right, "");
     assert_eq!(verdict.comparison, Some(Comparison::DefaultTolerance));
     expect(&cases(&right.replace("3.0f", "3.01f")), JudgeOutcome::Wrong, "value");
+    expect(&cases(&right.replace("float* y", "int* y")), JudgeOutcome::Wrong, "not a value of type i32");
+    expect(&cases("__global__ void k(float* a) { a[0] = 1.0f; }"), JudgeOutcome::Wrong, "parameters (a)");
     let task = cases(right);
     let list = |case: usize| {
         let numbers = task["cases"][case]["expected"]["y"].as_array().unwrap();
@@ -167,6 +169,23 @@ fn bounds_that_are_too_wide_are_inconclusive_rather_than_wrong() {
     let exact = TWICE.replace("2.0f", "0.1f");
     expect(&with(task.clone(), "candidate", json!(exact)), JudgeOutcome::Inconclusive, "wide_bound");
     expect(&with(task, "candidate", json!(TWICE)), JudgeOutcome::Wrong, "value");
+}
+
+#[test]
+fn a_wide_bound_of_one_output_leaves_the_others_narrow() {
+    let reference = "__global__ void k(float* y, float* z, const float* x, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) {
+            y[i] = (x[i] * 0.1f + 100000.0f) - 100000.0f;
+            z[i] = 1.1f * x[i];
+        }
+    }";
+    let args = json!({"y": "uninitialized:n", "z": "uninitialized:n", "x": "randn:n", "n": "n"});
+    let task = with(with(twice(), "reference", json!(reference)), "args", args);
+    expect(&with(task.clone(), "candidate", json!(reference)), JudgeOutcome::Right, "");
+    let candidate = reference.replace("1.1f", "1.10002f");
+    let verdict = expect(&with(task, "candidate", json!(candidate)), JudgeOutcome::Wrong, "'z[");
+    assert!(verdict.difference.unwrap().bound < 1e-6);
 }
 
 #[test]

@@ -132,8 +132,9 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Sends a greeting, then answers each line of `from`, until it ends. `on_disconnect` is called when
-/// the owner is gone, even while a line is being answered: a worker that hangs must not outlive it.
+/// Sends a greeting, then answers each line of `from`, until it ends. `on_disconnect` is called
+/// when the owner is gone, even while a line is being answered: a worker that hangs must not
+/// outlive it.
 pub fn serve_lines(
     from: impl BufRead + Send + 'static,
     mut to: impl Write,

@@ -1,7 +1,7 @@
 //! `bornite kernel judge`: judges candidates against references, one task per line of JSON.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -111,12 +111,12 @@ pub fn run(options: &JudgeCommandOptions) -> Result<ExitCode, Failure> {
     args.extend(["--seed".into(), judging.seed.to_string()]);
     args.extend(["--max-statements".into(), judging.max_statements.to_string()]);
     if let Some(device) = &judging.device {
-        match device.parse::<Device>()? {
-            Device::Cuda(_) => match bornite_cuda::device_count() {
-                Ok(1..) => args.extend(["--device".into(), device.clone()]),
-                _ => note("no NVIDIA GPU found: candidates are judged, but not timed"),
-            },
-            other => return Err(format!("--device is the GPU that times kernels, such as cuda; found {other}").into()),
+        if device != "cuda" && !device.starts_with("cuda:") {
+            return Err(format!("--device is the GPU that times kernels, cuda or cuda:N; found '{device}'").into());
+        }
+        match bornite_cuda::device_count() {
+            Ok(1..) => args.extend(["--device".into(), device.clone()]),
+            _ => note("no NVIDIA GPU found: candidates are judged, but not timed"),
         }
     }
     let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -129,7 +129,7 @@ pub fn run(options: &JudgeCommandOptions) -> Result<ExitCode, Failure> {
     })?;
     let signals = Signals::watch("interrupted".into())?;
     let (started, mut counts) = (Instant::now(), BTreeMap::<String, u64>::new());
-    let progress = ProgressDisplay::spinner("judging");
+    let progress = std::io::stderr().is_terminal().then(|| ProgressDisplay::spinner("judging"));
     let mut failure = None;
     let outcome = pool.judge_lines(lines, &signals.stop, |verdict: Verdict| {
         let Ok(mut line) = serde_json::to_string(&verdict) else { return ControlFlow::Continue(()) };

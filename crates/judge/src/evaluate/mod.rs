@@ -1,8 +1,8 @@
 //! Evaluation of a kernel's IR with error bounds: the results of every correct implementation.
 //!
-//! All threads of a block run in lockstep under a mask, as in the interpreter, which has checked the
-//! same launch before: accesses are in bounds and no access races. A branch, index or loop bound that
-//! rounding decides ends the evaluation as undecided.
+//! All threads of a block run in lockstep under a mask, as in the interpreter, which has checked
+//! the same launch before: accesses are in bounds and no access races. A branch, index or loop
+//! bound that rounding decides ends the evaluation as undecided.
 
 mod compute;
 mod expression;
@@ -284,8 +284,8 @@ impl<'k> Machine<'k, '_> {
         }
     }
 
-    /// Runs a loop's body until no thread is left; `begin` returns the threads that execute the next
-    /// iteration.
+    /// Runs a loop's body until no thread is left; `begin` returns the threads that execute the
+    /// next iteration.
     fn run_loop(
         &mut self,
         body: &'k [Stmt],

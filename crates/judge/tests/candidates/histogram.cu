@@ -1,4 +1,4 @@
-//# problem {"sizes": {"n": "1..600", "bins": "2..40"}, "args": {"counts": "zeros:bins", "x": "randint(0,bins):n", "n": "n", "bins": "bins"}, "launch": {"dim": "n", "block": 64}}
+//# problem {"sizes": {"n": "1..600", "bins": "2..40"}, "args": {"counts": "zeros:bins", "x": "randint:0:bins:n", "n": "n", "bins": "bins"}, "launch": {"dim": "n", "block": 64}}
 //# reference
 __global__ void histogram(int* counts, const int* x, int n, int bins) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-//# problem {"sizes": {"n": "4..300"}, "args": {"y": "uninitialized:n", "a": "randint(-2000000,2000000):n", "b": "randint(-2000000,2000000):n", "n": "n"}, "launch": {"dim": "n", "block": 64}}
+//# problem {"sizes": {"n": "4..300"}, "args": {"y": "uninitialized:n", "a": "randint:-2000000:2000000:n", "b": "randint:-2000000:2000000:n", "n": "n"}, "launch": {"dim": "n", "block": 64}}
 //# reference
 __global__ void product(long long* y, const int* a, const int* b, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 /// A candidate with its task.
+#[allow(dead_code)] // each user of the table reads other fields
 pub struct Candidate {
     /// Problem and name.
     pub name: String,
