@@ -8,6 +8,7 @@ use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::Outline;
 use super::units::{Unit, Units};
+use crate::SourceSpan;
 use crate::cuda::CudaModule;
 use crate::cuda::lex::{Interner, Symbol, Token, TokenKind};
 use crate::cuda::parse::OutlineKind;
@@ -63,7 +64,8 @@ impl<'a> Needed<'a> {
     pub fn declares(&self, name: &str) -> bool {
         let Some(name) = self.interner.find(name) else { return false };
         let defines = |element: &super::units::Element| {
-            element.word == "define" && self.units.raw[element.raw.clone()].get(2).is_some_and(|t| t.kind == TokenKind::Name(name))
+            element.word == "define"
+                && self.units.raw[element.raw.clone()].get(2).is_some_and(|t| t.kind == TokenKind::Name(name))
         };
         self.declared.iter().zip(&self.kept).any(|(names, kept)| *kept && names.contains(&name))
             || self.units.elements.iter().zip(&self.directives).any(|(element, kept)| *kept && defines(element))
@@ -122,7 +124,9 @@ impl<'a> Needed<'a> {
         let has = |word: &'static str| head().any(|found| found == TokenKind::Reserved(word));
         match self.first(unit) {
             (TokenKind::Reserved("static_assert"), _) => false,
-            (TokenKind::Reserved("using"), second) if !self.words(unit).any(|word| word == TokenKind::Reserved("=")) => {
+            (TokenKind::Reserved("using"), second)
+                if !self.words(unit).any(|word| word == TokenKind::Reserved("=")) =>
+            {
                 self.is_used_namespace(unit, second == TokenKind::Reserved("namespace"))
             }
             // An explicit instance.
@@ -140,7 +144,9 @@ impl<'a> Needed<'a> {
     fn operand_types(&self, unit: &Unit) -> Vec<Symbol> {
         let head: Vec<TokenKind> = self.words(unit).take_while(|word| *word != TokenKind::Reserved("{")).collect();
         let is_type = |two: &[TokenKind]| match two {
-            [TokenKind::Name(name), TokenKind::Name(_) | TokenKind::Reserved("&" | "*" | "<" | "::" | "const")] => Some(*name),
+            [TokenKind::Name(name), TokenKind::Name(_) | TokenKind::Reserved("&" | "*" | "<" | "::" | "const")] => {
+                Some(*name)
+            }
             _ => None,
         };
         head.windows(2).filter_map(is_type).collect()
@@ -156,9 +162,11 @@ impl<'a> Needed<'a> {
         let uses = |used: &dyn Fn(&str) -> bool| self.names.iter().any(|name| used(self.interner.text(*name)));
         match (*first, is_directive) {
             (_, false) => self.mentions(last),
-            ("std", _) => true,
+            ("std", _) => first == last,
             ("cooperative_groups", _) => uses(&|name| {
-                name.starts_with("this_") || name.starts_with("thread_block") || name.starts_with("coalesced_")
+                name.starts_with("this_")
+                    || name.starts_with("thread_block")
+                    || name.starts_with("coalesced_")
                     || matches!(name, "tiled_partition" | "thread_group" | "grid_group")
             }),
             ("nvcuda", _) => uses(&|name| name == "wmma"),
@@ -167,7 +175,9 @@ impl<'a> Needed<'a> {
             _ => self.units.units.iter().zip(&self.kept).any(|(open, kept)| {
                 open.kind == OutlineKind::Open
                     && *kept
-                    && self.words(open).any(|word| matches!(word, TokenKind::Name(name) if self.interner.text(name) == *last))
+                    && self
+                        .words(open)
+                        .any(|word| matches!(word, TokenKind::Name(name) if self.interner.text(name) == *last))
             }),
         }
     }
@@ -175,16 +185,33 @@ impl<'a> Needed<'a> {
     fn keep(&mut self, n: usize) {
         self.kept[n] = true;
         let unit = &self.units.units[n];
-        let expanded: Vec<TokenKind> = self.words(unit).collect();
-        self.add_names(expanded);
+        match unit.kind {
+            // The name of a namespace does not need declarations.
+            OutlineKind::Open | OutlineKind::Close => {}
+            _ => self.add_names(self.words(unit).collect()),
+        }
         self.add_raw(unit.raw.clone());
         for element in self.units.elements_of(&unit.raw) {
             self.keep_group(self.units.elements[element].group);
         }
     }
 
-    /// Adds the names of text before macro expansion.
+    /// Adds the names of text before macro expansion, and the macros that were expanded in it, whose
+    /// names may be pasted.
     fn add_raw(&mut self, raw: Range<usize>) {
+        if let (Some(first), Some(last)) = (self.units.raw.get(raw.start), self.units.raw[raw.clone()].last()) {
+            for element in &self.units.elements[self.units.elements_of(&raw)] {
+                // Other elements are inside, and may be in another file.
+                let within =
+                    |span: SourceSpan| match (element.raw.contains(&raw.start), element.raw.contains(&(raw.end - 1))) {
+                        (true, true) => (first.span.start..last.span.end).contains(&span.start),
+                        (true, false) => span.start >= first.span.start,
+                        (false, true) => span.start < last.span.end,
+                        (false, false) => true,
+                    };
+                self.macros.extend(element.uses.iter().filter(|(span, _)| within(*span)).map(|(_, name)| *name));
+            }
+        }
         let kinds: Vec<TokenKind> = self.units.raw[raw].iter().map(|token| token.kind).collect();
         self.macros.extend(kinds.iter().filter_map(name_of));
         self.add_names(kinds);
@@ -237,7 +264,9 @@ impl<'a> Needed<'a> {
         for (n, element) in self.units.elements.iter().enumerate() {
             let line = &self.units.raw[element.raw.clone()];
             match element.kind {
-                TraceKind::Directive(true) if !self.directives[n] && matches!(element.word.as_str(), "define" | "undef") => {
+                TraceKind::Directive(true)
+                    if !self.directives[n] && matches!(element.word.as_str(), "define" | "undef") =>
+                {
                     let is_needed = match line.get(2).map(|token| token.kind) {
                         Some(TokenKind::Name(name)) => self.macros.contains(&name),
                         Some(TokenKind::Reserved(_)) => true,
@@ -295,18 +324,25 @@ impl<'a> Needed<'a> {
     fn declared_names(&self, unit: &Unit) -> Vec<Symbol> {
         let mut out = vec![];
         for entry in &self.outline.entries[unit.entries.clone()] {
-            let all: Vec<TokenKind> = self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind).collect();
+            let all: Vec<TokenKind> =
+                self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind).collect();
             let body = &all[template_header(&all)..];
             let is_enum = body.iter().take(2).any(|word| *word == TokenKind::Reserved("enum"));
-            let (mut depth, mut after_key) = (0usize, false);
+            let (mut depth, mut after_key, mut in_value) = (0usize, false, false);
             for (n, word) in body.iter().enumerate() {
                 match (word, body.get(n + 1)) {
                     (TokenKind::Reserved("(" | "[" | "{"), _) => depth += 1,
                     (TokenKind::Reserved(")" | "]" | "}"), _) => depth = depth.saturating_sub(1),
-                    (TokenKind::Reserved("struct" | "class" | "union" | "enum" | "namespace"), _) => after_key = depth == 0,
+                    (TokenKind::Reserved("="), _) if depth == 0 => in_value = true,
+                    (TokenKind::Reserved(","), _) if depth == 0 => in_value = false,
+                    (TokenKind::Reserved("struct" | "class" | "union" | "enum" | "namespace"), _) => {
+                        after_key = depth == 0
+                    }
                     (TokenKind::Name(name), next) => {
                         let declares = match next {
-                            Some(TokenKind::Reserved("(" | "=" | "," | ";" | "[" | "{" | ":" | "::" | "<")) => depth == 0,
+                            Some(TokenKind::Reserved("(" | "=" | "," | ";" | "[" | "{" | ":" | "::" | "<")) => {
+                                depth == 0 && !in_value
+                            }
                             // `typedef void (*callback)(int);`
                             Some(TokenKind::Reserved(")")) => all[0] == TokenKind::Reserved("typedef"),
                             _ => false,

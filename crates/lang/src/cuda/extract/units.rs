@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::Outline;
 use crate::SourceSpan;
-use crate::cuda::lex::{Interner, Token, TokenKind};
+use crate::cuda::lex::{Interner, Symbol, Token, TokenKind};
 use crate::cuda::parse::OutlineKind;
 use crate::cuda::preprocess::TraceKind;
 
@@ -25,7 +25,8 @@ pub struct Element {
     pub raw: Range<usize>,
     /// Word of a directive: `define`.
     pub word: String,
-    uses: Vec<SourceSpan>,
+    /// Macros that were expanded, with the spans of their uses.
+    pub uses: Vec<(SourceSpan, Symbol)>,
     /// The innermost group that contains it.
     pub group: Option<usize>,
 }
@@ -145,7 +146,8 @@ impl Units {
     fn end_of_use(&self, last: usize) -> usize {
         let element = self.element_of(last);
         let start = self.raw[last].span.start;
-        let end = element.uses.iter().filter(|used| used.start == start).map(|used| used.end).max().unwrap_or(0);
+        let end =
+            element.uses.iter().filter(|(used, _)| used.start == start).map(|(used, _)| used.end).max().unwrap_or(0);
         let rest = self.raw[last + 1..element.raw.end].iter();
         last + 1 + rest.take_while(|token| token.span.end <= end).count()
     }
