@@ -223,23 +223,41 @@ def mlp_block(randn):
 
 def convolution(randn):
     """Convolution, pooling and batch norm."""
-    for b, c_in, hw, c_out in ((32, 64, 128, 128), (1, 32, 64, 64)):
+    for b, c_in, hw, c_out, k, stride, groups in (
+        (32, 64, 128, 128, 3, 1, 1),
+        (1, 32, 64, 64, 3, 1, 1),
+        (32, 64, 32, 128, 3, 1, 1),
+        (8, 3, 224, 64, 7, 2, 1),
+        (8, 256, 14, 1024, 1, 1, 1),
+        (8, 512, 7, 512, 3, 1, 1),
+        (8, 96, 56, 96, 3, 1, 96),
+    ):
         shape = f"{b}x{c_in}x{hw}x{hw}->{c_out}"
-        work = dict(flops=2 * b * hw * hw * c_in * c_out * 9)
+        kind = f"conv{k}x{k}" + f"s{stride}" * (stride > 1) + f"g{groups}" * (groups > 1)
+        flops = 2 * b * (hw // stride) ** 2 * c_in // groups * c_out * k * k
 
-        def case(name, dtype, layout, **options):
+        def case(name, dtype, layout, backward=False, **options):
             tensor = lambda *dims: randn(*dims, dtype=dtype).to(memory_format=layout)
-            weight = tensor(c_out, c_in, 3, 3)
+            weight, bias = tensor(c_out, c_in // groups, k, k), randn(c_out, dtype=dtype)
+            forward = partial(F.conv2d, stride=stride, padding=k // 2, groups=groups)
+
+            def gradients(x, dy):
+                inputs = [t.requires_grad_() for t in (x, weight, bias)]
+                return torch.autograd.grad(forward(*inputs), inputs, dy)
+
+            image = lambda: tensor(b, c_in, hw, hw)
+            dy = lambda: tensor(b, c_out, hw // stride, hw // stride)
             return rotating(
-                f"conv3x3_{name}_{shape}",
-                lambda dims=(b, c_in, hw, hw): (tensor(*dims),),
-                partial(F.conv2d, weight=weight, padding=1),
+                f"{kind}_{'backward_' * backward}{name}_{shape}",
+                (lambda: (image(), dy())) if backward else (lambda: (image(),)),
+                gradients if backward else (lambda x: forward(x, weight, bias)),
                 set_bytes=dtype.itemsize * b * hw * hw * (c_in + c_out),
-                **work,
+                flops=3 * flops if backward else flops,
                 **options,
             )
 
         yield case("f32", F32, torch.contiguous_format, on_cpu=True)
+        yield case("f32", F32, torch.contiguous_format, on_cpu=True, backward=True)
         yield case("tf32", F32, torch.contiguous_format, context=tf32)
         yield case("bf16_nhwc", BF16, torch.channels_last)
     yield rotating(

@@ -103,7 +103,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     // `doctor` lists them in its report; a worker's parent has reported them.
-    if !matches!(cli.command, Command::Doctor { .. } | Command::Data(data::DataCommand::CompileWorker)) {
+    let is_quiet = matches!(
+        cli.command,
+        Command::Doctor { .. }
+            | Command::Data(data::DataCommand::CompileWorker)
+            | Command::Kernel(kernel::KernelCommand::JudgeWorker(_))
+    );
+    if !is_quiet {
         for unknown in bornite_support::settings::unknown_variables() {
             bornite_support::log!(Warn, "{unknown}");
         }

@@ -151,7 +151,7 @@ fn kernels_are_listed_emitted_checked_and_run() {
     for template in list.as_array().unwrap() {
         let name = template["name"].as_str().unwrap();
         let (ir, err) = text(&bornite(&["kernel", "emit", "--template", name, "--target", "ir"], &[]));
-        assert!(ir.starts_with("bornite-ir 2\n"), "{name}: {err}");
+        assert!(ir.starts_with("bornite-ir 3\n"), "{name}: {err}");
         let file = folder.join(format!("{name}.bir"));
         std::fs::write(&file, &ir).unwrap();
         let path = file.to_str().unwrap();

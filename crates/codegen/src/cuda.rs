@@ -57,8 +57,8 @@ pub fn print_checked(kernel: &Kernel) -> String {
 }
 
 /// Returns the status code, relative to the base code, of an out-of-bounds index along `dimension`
-/// of `view`: numbered from 1 over the dimensions of all parameters, then of all shared arrays.
-/// Code 0 is a misaligned vector access.
+/// of `view`: numbered from 1 over the dimensions of all parameters, then of all shared
+/// arrays, then of all local arrays. Code 0 is a misaligned vector access.
 pub fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) -> usize {
     text::out_of_bounds_code(kernel, view, dimension)
 }

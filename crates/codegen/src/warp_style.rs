@@ -153,6 +153,10 @@ impl Printer<'_> {
             let text = format!("{ty} {}{init};", local_name(local.name.as_str(), self.code, local));
             self.line(&text);
         }
+        for array in &self.kernel.local_arrays {
+            let sizes: String = array.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
+            self.line(&format!("{} var_{}{sizes};", type_name(self.kernel, array.ty), array.name));
+        }
         let mut named = vec![];
         lets(&self.code.body, &mut named);
         for id in named {
@@ -249,7 +253,7 @@ impl Printer<'_> {
                 let text = format!("assert({});", self.name(*condition));
                 self.line(&text);
             }
-            Stmt::Check(Check::InBounds { .. }) => {}
+            Stmt::Check(Check::InBounds { .. }) | Stmt::Declare(_) => {}
             Stmt::Print { format, args } => {
                 let pieces = print_format_pieces(format).into_iter().map(|piece| match piece {
                     PrintPiece::Text(text) => text.replace('%', "%%"),

@@ -35,7 +35,9 @@ fn out_of_bounds_indices_are_faults() {
                 let kernel = shifted(count, offset, index);
                 let words = (count as usize).div_ceil(2);
                 let fault = run(&kernel, CompileOptions { simd, ..CompileOptions::default() }, words).unwrap_err();
-                let FaultKind::OutOfBounds { view, index: found, len, thread } = &fault.kind else { panic!("{fault}") };
+                let FaultKind::OutOfBounds { view, index: found, len, thread, .. } = &fault.kind else {
+                    panic!("{fault}")
+                };
                 assert_eq!((view.as_str(), *len), ("x", count));
                 // The reported instance does access the reported index.
                 let instance: i64 = thread.strip_prefix("instance ").unwrap().parse().unwrap();

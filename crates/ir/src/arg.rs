@@ -56,7 +56,13 @@ impl std::error::Error for Fault {}
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "kernel '{}': {}", self.kernel, self.kind)?;
-        self.line.map_or(Ok(()), |line| write!(f, " (line {line} of the IR text)"))
+        match (self.earlier_line(), self.line) {
+            (Some(earlier), Some(line)) if earlier != line => {
+                write!(f, " (lines {earlier} and {line} of the IR text)")
+            }
+            (_, Some(line)) => write!(f, " (line {line} of the IR text)"),
+            (_, None) => Ok(()),
+        }
     }
 }
 
@@ -64,14 +70,16 @@ impl std::fmt::Display for Fault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultKind {
     /// Index out of bounds of its view.
-    #[error("index {index} is outside '{view}' of {len} elements, in {thread}")]
+    #[error("{}index {index} is outside '{view}' of {len} elements, in {thread}", accessed(view, indices))]
     OutOfBounds {
-        /// Name of the view.
+        /// Name of the view, and the dimension if it has several: `tile, dimension 1`.
         view: String,
         /// The index.
         index: i64,
         /// Number of elements along the dimension.
         len: u64,
+        /// All indices of the access, if the view has several dimensions and they are known.
+        indices: Vec<i64>,
         /// The faulting thread.
         thread: String,
     },
@@ -90,26 +98,28 @@ pub enum FaultKind {
         thread: String,
     },
     /// Read of shared memory that has not been written.
-    #[error("'{view}[{index}]' is read before it is written, in {thread}")]
+    #[error("'{}' is read before it is written, in {thread}", element(view, indices))]
     Uninitialized {
         /// Name of the array.
         view: String,
-        /// The index.
-        index: i64,
+        /// The index along each dimension.
+        indices: Vec<i64>,
         /// The faulting thread.
         thread: String,
     },
     /// Data race: two unordered accesses to one element, at least one of them a write.
-    #[error("race on '{view}[{index}]': {first} and {second} are not ordered by a barrier")]
+    #[error("race on '{}': {first} and {second} are not ordered by a barrier", element(view, indices))]
     Race {
         /// Name of the view.
         view: String,
-        /// The index.
-        index: i64,
+        /// The index along each dimension.
+        indices: Vec<i64>,
         /// The earlier access: its kind, thread and block.
         first: String,
-        /// The later access.
+        /// The later access, at the fault's line.
         second: String,
+        /// Line of the earlier access in the kernel's text form, from 1.
+        first_line: Option<usize>,
     },
     /// Barrier that is reached by only some threads of the block or warp.
     #[error("divergent barrier: reached by {reached} of {expected} threads{scope}")]
@@ -159,7 +169,41 @@ pub enum FaultKind {
     InvalidCall(String),
 }
 
+impl FaultKind {
+    /// Returns the name of the kind, such as `race`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            FaultKind::OutOfBounds { .. } => "out_of_bounds",
+            FaultKind::Misaligned { .. } => "misaligned",
+            FaultKind::Uninitialized { .. } => "uninitialized",
+            FaultKind::Race { .. } => "race",
+            FaultKind::DivergentBarrier { .. } => "divergent_barrier",
+            FaultKind::PartialWarp { .. } => "partial_warp",
+            FaultKind::Division { .. } => "division",
+            FaultKind::AssertionFailed { .. } => "assertion",
+            FaultKind::StatementLimit(_) => "statement_limit",
+            FaultKind::InvalidCall(_) => "invalid_call",
+        }
+    }
+}
+
+/// Formats an element as C++ does: `tile[1][3]`.
+fn element(view: &str, indices: &[i64]) -> String {
+    indices.iter().fold(view.to_owned(), |text, index| format!("{text}[{index}]"))
+}
+
+/// Formats the accessed element as the beginning of a message, if its indices are known.
+fn accessed(view: &str, indices: &[i64]) -> String {
+    let name = view.split(',').next().unwrap_or(view);
+    if indices.is_empty() { String::new() } else { format!("'{}': ", element(name, indices)) }
+}
+
 impl Fault {
+    /// Returns the line of the earlier access of a race, in the kernel's text form.
+    pub fn earlier_line(&self) -> Option<usize> {
+        if let FaultKind::Race { first_line, .. } = self.kind { first_line } else { None }
+    }
+
     /// Creates a fault for arguments that do not match the kernel.
     pub fn invalid_call(kernel: &Kernel, message: impl Into<String>) -> Fault {
         Fault { kernel: kernel.name.clone(), kind: FaultKind::InvalidCall(message.into()), line: None }

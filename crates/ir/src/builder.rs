@@ -5,8 +5,8 @@ use crate::arg::counted;
 use crate::verify::op_result;
 use crate::{
     Access, AlgebraOp, Args, Atomic, Builtin, Code, Dim, Emit, EmitBits, Expr, ExprId, Extent, Field, Function,
-    FunctionId, Kernel, LaunchMode, Local, LocalId, Op, Param, ParamId, Scalar, Shared, SharedId, Shuffle, Stmt,
-    Struct, StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
+    FunctionId, Kernel, LaunchMode, Local, LocalArray, LocalArrayId, LocalId, Op, Param, ParamId, Scalar, Shared,
+    SharedId, Shuffle, Stmt, Struct, StructId, Type, Value, ValueParam, VerifyError, View, Vote, contiguous, verify,
 };
 
 /// A kernel under construction.
@@ -80,6 +80,7 @@ impl Builder {
             params: vec![],
             values: vec![],
             shared: vec![],
+            local_arrays: vec![],
             code: Code::default(),
         };
         Builder { kernel, code: Code::default(), open: vec![vec![]], error: None, line: 0, lines: Lines::default() }
@@ -139,6 +140,13 @@ impl Builder {
         let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
         self.kernel.shared.push(Shared { name: name.into(), ty: ty.into(), dims: contiguous(&extents) });
         SharedId(self.kernel.shared.len() as u32 - 1)
+    }
+
+    /// Adds an array in the local memory of each instance.
+    pub fn local_array(&mut self, name: impl Into<String>, ty: impl Into<Type>, extents: &[u64]) -> LocalArrayId {
+        let extents: Vec<Extent> = extents.iter().map(|&n| n.into()).collect();
+        self.kernel.local_arrays.push(LocalArray { name: name.into(), ty: ty.into(), dims: contiguous(&extents) });
+        LocalArrayId(self.kernel.local_arrays.len() as u32 - 1)
     }
 
     /// Adds a function. `body` receives the arguments and returns the return value.
@@ -355,24 +363,20 @@ impl Builder {
 
     /// Returns the element type of a view; records an error for an unknown view.
     fn element_type(&mut self, view: View) -> Type {
-        let found = match view {
-            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.ty),
-            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.ty),
-        };
-        found.unwrap_or_else(|| {
-            self.record_error(format!("{view:?} does not exist"));
-            self.kernel.index.into()
-        })
+        match self.kernel.has_view(view) {
+            true => self.kernel.view(view).ty,
+            false => {
+                self.record_error(format!("{view:?} does not exist"));
+                self.kernel.index.into()
+            }
+        }
     }
 
     /// Returns the type that an access loads: the element's, or a component's if there is one more
     /// index.
     fn accessed_type(&mut self, view: View, indices: &Args) -> Type {
         let ty = self.element_type(view);
-        let rank = match view {
-            View::Param(ParamId(n)) => self.kernel.params.get(n as usize).map(|p| p.dims.len()),
-            View::Shared(SharedId(n)) => self.kernel.shared.get(n as usize).map(|s| s.dims.len()),
-        };
+        let rank = self.kernel.has_view(view).then(|| self.kernel.view(view).dims.len());
         match indices.last() {
             Some(&component) if rank.is_some_and(|rank| indices.len() == rank + 1) => {
                 let known = self.constant_value(component).map(Value::as_i64).and_then(|n| usize::try_from(n).ok());

@@ -4,7 +4,7 @@
 //! value. Constants, arguments, and thread and block indices need no `Let`. Memory accesses
 //! therefore happen in statement order, and a backend can walk code from front to back.
 
-use crate::{AlgebraOp, Op, Scalar, Type, Value, View};
+use crate::{AlgebraOp, LocalArrayId, Op, Scalar, Type, Value, View};
 
 /// Index of an expression in [`Code::exprs`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -335,6 +335,9 @@ pub enum Stmt {
         /// The value.
         value: ExprId,
     },
+    /// Begins the lifetime of a local array: its elements are uninitialized until they are stored.
+    /// Other backends than the interpreter ignore it.
+    Declare(LocalArrayId),
     /// Counted loop: runs `body` with `counter` from 0 to `end` - 1. `end` is evaluated once.
     For {
         /// Variable of the kernel's index type, assigned only by the loop.

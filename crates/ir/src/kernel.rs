@@ -10,6 +10,10 @@ pub struct ParamId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct SharedId(pub u32);
 
+/// Index of a local array in [`Kernel::local_arrays`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct LocalArrayId(pub u32);
+
 /// Access mode of a view parameter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Access {
@@ -124,6 +128,17 @@ pub struct Shared {
     pub dims: Vec<Dim>,
 }
 
+/// Array in the local memory of each instance; not initialized.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LocalArray {
+    /// Name, kept in generated source.
+    pub name: String,
+    /// Element type.
+    pub ty: Type,
+    /// One to four constant dimensions, contiguous.
+    pub dims: Vec<Dim>,
+}
+
 /// Array that elements are loaded from and stored to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum View {
@@ -131,6 +146,8 @@ pub enum View {
     Param(ParamId),
     /// Shared array of a block.
     Shared(SharedId),
+    /// Local array of an instance.
+    Local(LocalArrayId),
 }
 
 impl From<ParamId> for View {
@@ -142,6 +159,12 @@ impl From<ParamId> for View {
 impl From<SharedId> for View {
     fn from(id: SharedId) -> View {
         View::Shared(id)
+    }
+}
+
+impl From<LocalArrayId> for View {
+    fn from(id: LocalArrayId) -> View {
+        View::Local(id)
     }
 }
 
@@ -226,6 +249,8 @@ pub struct Kernel {
     pub values: Vec<ValueParam>,
     /// Shared arrays of each block.
     pub shared: Vec<Shared>,
+    /// Local arrays of each instance.
+    pub local_arrays: Vec<LocalArray>,
     /// Code of one instance.
     pub code: Code,
 }
@@ -245,6 +270,15 @@ impl Kernel {
         &self.params[id.0 as usize]
     }
 
+    /// Returns true if a view exists.
+    pub(crate) fn has_view(&self, view: View) -> bool {
+        match view {
+            View::Param(ParamId(n)) => (n as usize) < self.params.len(),
+            View::Shared(SharedId(n)) => (n as usize) < self.shared.len(),
+            View::Local(LocalArrayId(n)) => (n as usize) < self.local_arrays.len(),
+        }
+    }
+
     /// Returns name, element type and dimensions of a view.
     pub fn view(&self, view: View) -> ViewInfo<'_> {
         match view {
@@ -256,12 +290,33 @@ impl Kernel {
                 let Shared { name, ty, dims } = &self.shared[n as usize];
                 ViewInfo { name, ty: *ty, dims }
             }
+            View::Local(LocalArrayId(n)) => {
+                let LocalArray { name, ty, dims } = &self.local_arrays[n as usize];
+                ViewInfo { name, ty: *ty, dims }
+            }
         }
     }
 
     /// Returns the size of a value of type `ty` in bytes.
     pub fn bytes_of(&self, ty: Type) -> usize {
         ty.bytes(&self.structs)
+    }
+
+    /// Returns the offset of each local array in the local memory of an instance and its size, in
+    /// bytes.
+    pub fn local_layout(&self) -> (Vec<usize>, usize) {
+        let mut total: usize = 0;
+        let mut starts = vec![];
+        for array in &self.local_arrays {
+            // At least 16, to allow 16-byte accesses.
+            total = total.next_multiple_of(array.ty.layout(&self.structs).align.max(16));
+            starts.push(total);
+            // An extent of 0 is printed as 1: C++ has no empty arrays.
+            let extents = array.dims.iter().map(|dim| dim.extent.resolve(&[]).max(1) as usize);
+            let elements = extents.fold(1, usize::saturating_mul);
+            total = total.saturating_add(elements.saturating_mul(self.bytes_of(array.ty))).min(usize::MAX / 2);
+        }
+        (starts, total)
     }
 
     /// Returns the memory span of a view in a launch with the given values; `None` if it does not

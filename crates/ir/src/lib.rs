@@ -77,8 +77,8 @@ pub use expr::{
 };
 pub use formula::{FORMULAS, Formula, formula};
 pub use kernel::{
-    Access, Dim, Extent, Function, Kernel, LaunchMode, MemorySpan, Param, ParamId, ParamRef, Shared, SharedId,
-    ValueParam, View, ViewInfo, contiguous,
+    Access, Dim, Extent, Function, Kernel, LaunchMode, LocalArray, LocalArrayId, MemorySpan, Param, ParamId, ParamRef,
+    Shared, SharedId, ValueParam, View, ViewInfo, contiguous,
 };
 pub use op::{NativeFunction, Op, OpKind, OpRow, TypeRule, Ulp};
 pub use parse::ParseError;
@@ -89,4 +89,4 @@ pub use range::IntRange;
 pub use scalar::{Scalar, Value};
 pub use text::TEXT_FORMAT_VERSION;
 pub use ty::{Field, Layout, MAX_ALIGN, MAX_COMPONENTS, Struct, StructId, Type};
-pub use verify::{VerifyError, verify};
+pub use verify::{MAX_LOCAL_BYTES, VerifyError, verify};

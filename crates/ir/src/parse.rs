@@ -10,8 +10,8 @@ use std::ops::{Deref, DerefMut};
 use crate::arg::counted;
 use crate::{
     AlgebraOp, Args, Atomic, Axis, Builtin, Check, Code, Expr, ExprId, Extent, FunctionId, Kernel, LaunchMode, Local,
-    LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value, ValueParam, View,
-    Vote, verify,
+    LocalArrayId, LocalId, Op, ParamId, Scalar, Scope, SharedId, Shuffle, Stmt, TEXT_FORMAT_VERSION, Type, Value,
+    ValueParam, View, Vote, verify,
 };
 pub use cursor::ParseError;
 use cursor::{Cursor, Result};
@@ -33,6 +33,7 @@ impl std::str::FromStr for Kernel {
             params: vec![],
             values: vec![],
             shared: vec![],
+            local_arrays: vec![],
             code: Code::default(),
         };
         let mut p =
@@ -213,6 +214,13 @@ impl Parser<'_> {
             let len = self.number("a length")?;
             return Ok(Stmt::Check(Check::InBounds { index, len, array }));
         }
+        if self.take("declare") {
+            let name = self.word("a local array")?;
+            return match self.local_array(name) {
+                Some(id) => Ok(Stmt::Declare(id)),
+                None => self.fail(format!("there is no local array '{name}'")),
+            };
+        }
         if self.take("print") {
             let format = self.quoted()?;
             let mut args = vec![];
@@ -367,13 +375,19 @@ impl Parser<'_> {
         Ok(args)
     }
 
+    /// Returns the local array of a name.
+    fn local_array(&self, name: &str) -> Option<LocalArrayId> {
+        self.kernel.local_arrays.iter().position(|array| array.name == name).map(|n| LocalArrayId(n as u32))
+    }
+
     /// Parses `view[index, index]`.
     fn element(&mut self) -> Result<(View, Args)> {
         let start = self.at;
         let name = self.word("a statement")?;
         let param = self.kernel.params.iter().position(|p| p.name == name).map(|n| View::Param(ParamId(n as u32)));
         let shared = self.kernel.shared.iter().position(|s| s.name == name).map(|n| View::Shared(SharedId(n as u32)));
-        let Some(view) = param.or(shared) else {
+        let local = self.local_array(name).map(View::Local);
+        let Some(view) = param.or(shared).or(local) else {
             self.cursor.at = start;
             self.skip_whitespace();
             return self.fail(format!("there is no view '{name}'"));

@@ -10,7 +10,7 @@ use crate::{
 use crate::{ValueParam, contiguous};
 
 /// Version of the text form, printed in its first line.
-pub const TEXT_FORMAT_VERSION: u32 = 2;
+pub const TEXT_FORMAT_VERSION: u32 = 3;
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,6 +46,10 @@ impl fmt::Display for Kernel {
         }
         for s in &self.shared {
             writeln!(f, "  shared {}: {}{}", s.name, s.ty.name(&self.structs), DimsText(self, &s.dims))?;
+        }
+        for array in &self.local_arrays {
+            let (ty, dims) = (array.ty.name(&self.structs), DimsText(self, &array.dims));
+            writeln!(f, "  local {}: {ty}{dims}", array.name)?;
         }
         Writer { kernel: self, code: &self.code, arguments: &self.values }.code(f)
     }
@@ -119,12 +123,18 @@ impl Kernel {
             }
             line += 1;
         }
-        line += 2 + self.values.len() + self.params.len() + self.shared.len() + self.code.locals.len();
+        line += self.head_lines();
         find(&self.code.body, stmt, &mut line).then_some(line)
     }
 }
 
 impl Kernel {
+    /// Returns the number of lines from the kernel's header to the opening brace of its code.
+    fn head_lines(&self) -> usize {
+        let arrays = self.params.len() + self.shared.len() + self.local_arrays.len();
+        2 + self.values.len() + arrays + self.code.locals.len()
+    }
+
     /// Returns the source line of each line of the text form, given the source lines of all
     /// statements without nested blocks, in order.
     pub(crate) fn source_lines(&self, functions: &[Vec<u32>], code: &[u32]) -> Vec<u32> {
@@ -155,8 +165,7 @@ impl Kernel {
             walk(&function.code.body, &mut lines.iter().copied(), &mut out);
             out.push(0);
         }
-        let head = 2 + self.values.len() + self.params.len() + self.shared.len() + self.code.locals.len();
-        out.extend(std::iter::repeat_n(0, head));
+        out.extend(std::iter::repeat_n(0, self.head_lines()));
         walk(&self.code.body, &mut code.iter().copied(), &mut out);
         out.push(0);
         out
@@ -214,6 +223,9 @@ impl<'a> Writer<'a> {
                 Stmt::Assign(local, value) => writeln!(f, "{} = {}", Var(*local), Operand(self, *value))?,
                 Stmt::Store { view, indices, value } => {
                     writeln!(f, "{} = {}", Element(self, *view, indices), Operand(self, *value))?;
+                }
+                Stmt::Declare(array) => {
+                    writeln!(f, "declare {}", self.kernel.view((*array).into()).name)?;
                 }
                 Stmt::For { counter, end, body } => {
                     writeln!(f, "for {} below {} {{", Var(*counter), Operand(self, *end))?;

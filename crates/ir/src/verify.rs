@@ -52,6 +52,7 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
     let mut names = vec![];
     let values = kernel.values.iter().map(|v| (&v.name, v.ty));
     let views = kernel.params.iter().map(|p| (&p.name, p.ty)).chain(kernel.shared.iter().map(|s| (&s.name, s.ty)));
+    let views = views.chain(kernel.local_arrays.iter().map(|array| (&array.name, array.ty)));
     for (n, (name, ty)) in views.chain(values).enumerate() {
         check_name(name, &mut names, || format!("parameter {n}"))?;
         check_type(kernel, ty, name)?;
@@ -72,18 +73,24 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
     }
     let mut shared_bytes = 0u64;
     for shared in &kernel.shared {
-        check_dims(kernel, &shared.name, &shared.dims)?;
-        let extents: Vec<Extent> = shared.dims.iter().map(|dim| dim.extent).collect();
-        if extents.iter().any(|extent| extent.known().is_none()) || shared.dims != crate::contiguous(&extents) {
-            return Err(format!("shared array '{}' must have constant, contiguous dimensions", shared.name));
-        }
+        let extents = check_constant_dims(kernel, "shared", &shared.name, &shared.dims)?;
         // An extent of 0 is printed as 1: C++ has no empty arrays.
         let elements = extents.iter().try_fold(1u64, |n, extent| n.checked_mul(extent.resolve(&[]).max(1) as u64));
         let bytes = elements.and_then(|n| n.checked_mul(kernel.bytes_of(shared.ty) as u64)).unwrap_or(u64::MAX);
         shared_bytes = shared_bytes.saturating_add(bytes);
     }
     if shared_bytes > MAX_SHARED_BYTES {
-        return Err(format!("{shared_bytes} bytes of shared memory per block; the maximum is {MAX_SHARED_BYTES}"));
+        return Err(format!(
+            "{shared_bytes} bytes of shared memory per block; the maximum is {MAX_SHARED_BYTES} (227 KB, on sm_90 and \
+             sm_100; 163 KB on sm_80, 99 KB on sm_86 and sm_89)"
+        ));
+    }
+    for array in &kernel.local_arrays {
+        check_constant_dims(kernel, "local", &array.name, &array.dims)?;
+    }
+    let (_, local_bytes) = kernel.local_layout();
+    if local_bytes > MAX_LOCAL_BYTES {
+        return Err(format!("{local_bytes} bytes of local arrays per thread; the maximum is {MAX_LOCAL_BYTES}"));
     }
     if matches!(kernel.launch, LaunchMode::ParallelFor { .. }) && kernel.is_cooperative() {
         return Err("shared memory, barriers, shuffles and votes need blocks: launch a grid, not a parallel_for".into());
@@ -94,6 +101,9 @@ fn check_signature(kernel: &Kernel) -> Result<(), String> {
 /// Maximum shared memory per block of current GPUs. A launch with more than 48 KiB queries the
 /// device, which may have less.
 const MAX_SHARED_BYTES: u64 = 227 << 10;
+
+/// Maximum size of all local arrays, in bytes: the local memory per thread of GPUs.
+pub const MAX_LOCAL_BYTES: usize = 512 << 10;
 
 /// Maximum number of statements after inlining all calls, and maximum call depth: some backends
 /// inline.
@@ -194,6 +204,16 @@ fn check_dims(kernel: &Kernel, name: &str, dims: &[Dim]) -> Result<(), String> {
         )),
         None => Err(format!("view '{name}' has more elements than the index type {} can address", kernel.index)),
     }
+}
+
+/// Checks the dimensions of a shared or local array and returns its extents.
+fn check_constant_dims(kernel: &Kernel, kind: &str, name: &str, dims: &[Dim]) -> Result<Vec<Extent>, String> {
+    check_dims(kernel, name, dims)?;
+    let extents: Vec<Extent> = dims.iter().map(|dim| dim.extent).collect();
+    if extents.iter().any(|extent| extent.known().is_none()) || dims != crate::contiguous(&extents) {
+        return Err(format!("{kind} array '{name}' must have constant, contiguous dimensions"));
+    }
+    Ok(extents)
 }
 
 fn check_structs(kernel: &Kernel) -> Result<(), String> {

@@ -7,7 +7,7 @@ use bornite_ir::{Access, Arg, Builder, Emit, EmitBits, FaultKind, Kernel, Op, Sc
 
 /// Text form of a kernel with the given launch, declarations and body.
 fn text(launch: &str, views: &str, body: &str) -> String {
-    format!("bornite-ir 2\nkernel k {launch}\n{views}{{\n{body}}}\n")
+    format!("bornite-ir 3\nkernel k {launch}\n{views}{{\n{body}}}\n")
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn call_depth_and_struct_nesting_are_limited() {
         let error = b.finish().expect_err("too much");
         assert!(error.message.contains(expected), "{error}");
     }
-    let mut wrapped = String::from("bornite-ir 2\nstruct S0 { a: i32 }\n");
+    let mut wrapped = String::from("bornite-ir 3\nstruct S0 { a: i32 }\n");
     for n in 1..2000 {
         let _ = writeln!(wrapped, "struct S{n} {{ a: S{} }}", n - 1);
     }
@@ -88,7 +88,7 @@ fn call_depth_and_struct_nesting_are_limited() {
 #[test]
 fn large_expression_numbers_allocate_no_memory() {
     // Each block could request as many expressions as the whole text has bytes.
-    let mut many = String::from("bornite-ir 2\n");
+    let mut many = String::from("bornite-ir 3\n");
     for n in 0..300 {
         let _ = writeln!(many, "function f{n}(): i32\n{{\n  %30000: i32 = add(1i32, 1i32)\n  return %30000\n}}");
     }
@@ -195,7 +195,7 @@ fn tree_reductions_support_any_number_of_threads() {
 fn field_alignment_follows_alignas() {
     let kernel = |field: &str| {
         format!(
-            "bornite-ir 2\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n"
+            "bornite-ir 3\nstruct S {{ a: i8, b: {field} }}\nkernel k parallel_for 4 index i32\n  param x: read S[4]\n{{\n}}\n"
         )
     };
     for (field, expected) in [

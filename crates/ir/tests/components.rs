@@ -5,7 +5,7 @@ use bornite_ir::{Arg, FaultKind, Kernel, Scalar, Value, load_scalar, store_scala
 
 fn text(body: &str) -> String {
     format!(
-        "bornite-ir 2\nstruct Pair {{ a: i32, b: f32x2 }}\nkernel k parallel_for 6 index i32\n  param v: update f32x3[2]\n  \
+        "bornite-ir 3\nstruct Pair {{ a: i32, b: f32x2 }}\nkernel k parallel_for 6 index i32\n  param v: update f32x3[2]\n  \
          param p: update Pair[6]\n{{\n{body}}}\n"
     )
 }

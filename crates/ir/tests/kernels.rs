@@ -95,7 +95,7 @@ fn an_out_of_bounds_index_is_a_fault() {
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
     assert_eq!(
         fault.kind,
-        FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, thread: "instance 9".into() }
+        FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, indices: vec![], thread: "instance 9".into() }
     );
     assert_eq!(
         fault.to_string(),
@@ -121,7 +121,7 @@ fn mismatched_arguments_are_faults() {
 #[test]
 fn text_form_of_a_kernel() {
     let expected = "\
-bornite-ir 2
+bornite-ir 3
 kernel sample parallel_for 10 index i32
   param x: read f32[10]
   param out: write f32[10]

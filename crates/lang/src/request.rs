@@ -1,7 +1,7 @@
 //! Input and output of lowering: the launch that a kernel is lowered for, and the lowered kernel
 //! with its source lines.
 
-use bornite_ir::{Dim, Extent, Fault, Kernel, ParamRef, Scalar, contiguous};
+use bornite_ir::{Dim, Extent, Fault, FaultKind, Kernel, ParamRef, Scalar, contiguous};
 
 /// The launch that a kernel is lowered for: everything that its source leaves open.
 #[derive(Clone, Debug)]
@@ -78,11 +78,48 @@ pub struct Lowered {
     pub params: Vec<(String, ParamRef)>,
     /// Source line of each line of the kernel's text form; 0 if it has none.
     pub lines: Vec<u32>,
+    /// Sizes of multidimensional arrays that are one-dimensional views of the kernel, by name of
+    /// the view. The first is 0 if the source does not specify it.
+    pub flat_arrays: Vec<(String, Vec<u64>)>,
 }
 
 impl Lowered {
-    /// Source line of a fault.
+    /// Source line of a fault; of a race, the line of its later access.
     pub fn line_of(&self, fault: &Fault) -> Option<u32> {
-        self.lines.get(fault.line? - 1).copied().filter(|line| *line > 0)
+        self.source_line(fault.line?)
+    }
+
+    /// Source line of the earlier access of a race.
+    pub fn earlier_line_of(&self, fault: &Fault) -> Option<u32> {
+        self.source_line(fault.earlier_line()?)
+    }
+
+    fn source_line(&self, line: usize) -> Option<u32> {
+        self.lines.get(line.checked_sub(1)?).copied().filter(|line| *line > 0)
+    }
+
+    /// Kind of a fault, with the indices that the source uses: `tile[1][3]` where the kernel has
+    /// `tile[35]`.
+    pub fn kind_of(&self, fault: &Fault) -> FaultKind {
+        let mut kind = fault.kind.clone();
+        let (view, indices) = match &mut kind {
+            FaultKind::Race { view, indices, .. } | FaultKind::Uninitialized { view, indices, .. } => (view, indices),
+            _ => return kind,
+        };
+        let sizes = self.flat_arrays.iter().find(|(name, _)| name == view).map(|(_, sizes)| &sizes[1..]);
+        if let (Some(sizes), [offset]) = (sizes, &indices[..]) {
+            let mut rest = *offset;
+            let mut all: Vec<i64> = (sizes.iter().rev())
+                .map(|&size| {
+                    let index = rest % size.max(1) as i64;
+                    rest /= size.max(1) as i64;
+                    index
+                })
+                .collect();
+            all.push(rest);
+            all.reverse();
+            *indices = all;
+        }
+        kind
     }
 }

@@ -74,7 +74,7 @@ fn out_of_bounds_accesses_are_found() {
         (
             "__shared__ int t[4][8]; t[threadIdx.x][0] = 1; o[0] = t[far][0];",
             1,
-            outside("4294967296", "t, dimension 0", 4),
+            "'t[4294967296][0]': ".to_owned() + &outside("4294967296", "t, dimension 0", 4),
         ),
         ("__shared__ int t[4][8]; int* f = &t[0][0]; f[most - 3] = 1;", 1, outside("4294967292", "t", 32)),
         ("__shared__ int t[32]; int* f = t + 16; f[most] = 1;", 1, outside("4294967311", "t", 32)),

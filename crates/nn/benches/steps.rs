@@ -12,9 +12,10 @@ mod peer;
 
 use bornite::{Device, Tensor};
 use bornite_bench::Machine;
+use bornite_nn::Params;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::OptimizerKind;
-use bornite_nn::train::{Learner, LearnerOptions, Precision, flops_per_token};
+use bornite_nn::optimizer::AdamW;
+use bornite_nn::train::flops_per_token;
 use peer::{Op, Peer, Rows};
 
 const VOCABULARY: usize = 257;
@@ -30,21 +31,15 @@ const ROWS: [(&str, [usize; 3], [usize; 2]); 4] = [
 ];
 
 fn step(config: &GptConfig, [batch, tokens]: [usize; 2]) -> bornite_nn::Result<Op<'static>> {
-    let options = LearnerOptions {
-        optimizer: OptimizerKind::ADAMW,
-        weight_decay: 0.1,
-        clip_norm: Some(1.0),
-        precision: Precision::F32,
-        accumulate: 1,
-        seed: 1,
-    };
-    let mut learner = Learner::new(Gpt::new(config.clone())?, options, Device::cpu())?;
+    let params = Params::new(Device::cpu(), 1);
+    let gpt = Gpt::new(&params, config.clone())?;
+    let adam = AdamW::new(&params).lr(1e-4).betas(0.9, 0.95).weight_decay(0.1).clip_norm(1.0);
+    let step = adam.compile(move |b: &[Tensor]| gpt.loss(&b[0], &b[1]));
     let random = |n: usize| (n * 7919 % 104_729 % VOCABULARY) as i32;
     let row: Vec<i32> = (0..=batch * tokens).map(random).collect();
-    let [x, y] = [0, 1].map(|n| Tensor::from_slice(&row[n..n + batch * tokens], &[batch, tokens], Device::cpu()));
-    let batches = [(x, y)];
+    let batch = [0, 1].map(|n| Tensor::from_slice(&row[n..n + batch * tokens], &[batch, tokens], Device::cpu()));
     Ok(Box::new(move || {
-        let result = learner.step(&batches, 1e-4).and_then(|pending| pending.wait());
+        let result = step.call(&batch).and_then(|pending| pending.wait());
         assert!(result.expect("a step").finite);
     }))
 }

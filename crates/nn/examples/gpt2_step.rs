@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use bornite::{Device, Generator, Tensor};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::OptimizerKind;
-use bornite_nn::train::{Learner, LearnerOptions, Precision};
+use bornite_nn::optimizer::AdamW;
+use bornite_nn::train::Precision;
+use bornite_nn::{Module, Params};
 use bornite_support::profile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,19 +24,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let steps: usize = argument(4, "15").parse()?;
     let device = Device::auto();
     let config = GptConfig { context: tokens, ..GptConfig::named(&argument(0, "gpt2-124m"), 50304)? };
-    let gpt = Gpt::new(config)?;
-    let parameters = gpt.parameters().elements();
-    let optimizer = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 };
-    let options =
-        LearnerOptions { optimizer, weight_decay: 0.1, clip_norm: Some(1.0), precision, accumulate: 1, seed: 1 };
-    let mut learner = Learner::new(gpt, options, device)?;
+    let params = Params::new(device, 1);
+    let gpt = Gpt::new(&params, config)?;
+    let parameters = gpt.parameter_count();
+    let adam = AdamW::new(&params).lr(3e-4).betas(0.9, 0.95).weight_decay(0.1).clip_norm(1.0).precision(precision);
+    let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
     let generator = Generator::new(2);
-    let batches: Vec<(Tensor, Tensor)> = (0..4)
+    let batches: Vec<[Tensor; 2]> = (0..4)
         .map(|_| {
             let numbers = Tensor::rand(&[batch, tokens + 1], bornite::DType::F32, &generator, device) * 50257.0;
             let rows = numbers.cast(bornite::DType::I64);
-            let pair = (rows.slice(1, 0..tokens as isize), rows.slice(1, 1..));
-            pair.0.realize().and_then(|()| pair.1.realize()).map(|()| pair)
+            let pair = [rows.slice(1, 0..tokens as isize), rows.slice(1, 1..)];
+            pair.iter().try_for_each(Tensor::realize).map(|()| pair)
         })
         .collect::<bornite::Result<_>>()?;
     let started = Instant::now();
@@ -44,21 +44,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let before = loads();
     let mut loss = 0.0;
     for n in 0..3 {
-        loss = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?.wait()?.loss;
+        loss = step.call(&batches[n % 4])?.loss()?;
     }
     device.synchronize()?;
     let warm_s = started.elapsed().as_secs_f64();
     let mut times = vec![];
     for n in 0..steps {
         let start = Instant::now();
-        let pending = learner.step(&batches[n % 4..n % 4 + 1], 3e-4)?;
+        let pending = step.call(&batches[n % 4])?;
         let host_ms = start.elapsed().as_secs_f64() * 1e3;
-        loss = pending.wait()?.loss;
+        loss = pending.loss()?;
         times.push((start.elapsed().as_secs_f64() * 1e3, host_ms));
     }
     times.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (ms, host_ms) = times[times.len() / 2];
-    let (layers, width) = (learner.gpt().config().layers, learner.gpt().config().width);
+    let (layers, width) = (gpt.config().layers, gpt.config().width);
     let flops = (6 * parameters + 6 * layers * width * tokens) as f64 * (batch * tokens) as f64;
     let peak = match device {
         Device::Cuda(n) => bornite_cuda::Device::open(n)?.pool().stats().peak_allocated,
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     if argument(5, "") == "profile" {
         let scope = profile::scope();
-        learner.step(&batches[..1], 3e-4)?.wait()?;
+        step.call(&batches[0])?.wait()?;
         println!("{}", scope.report().top(40));
     }
     Ok(())

@@ -4,12 +4,11 @@
 //! launch with its inputs, outputs and cost; with `--kernels` also the IR of every generated kernel.
 
 use bornite::{
-    Device,
     plan::{observed, with_gpu_plans},
+    trace::TensorSpec,
 };
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::OptimizerKind;
-use bornite_nn::train::{Learner, LearnerOptions, Precision};
+use bornite_nn::prelude::{AdamW, DType, Device, Params, Precision, Tensor};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (flags, arguments): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|text| text == "--kernels");
@@ -19,13 +18,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(layers) => GptConfig::gpt2(vocabulary, tokens, layers, 12, 768),
         Err(_) => GptConfig { context: tokens, ..GptConfig::named(&arguments[0], vocabulary)? },
     };
-    let (optimizer, precision) = (OptimizerKind::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8 }, Precision::Bf16);
-    let options =
-        LearnerOptions { optimizer, weight_decay: 0.1, clip_norm: Some(1.0), precision, accumulate: 1, seed: 1 };
-    let gpt = Gpt::new(config)?;
-    let parameters = gpt.parameters().padded_arena(options.seed, Device::Interpreter)?;
-    let learner = Learner::from_parameters(gpt, options, parameters)?;
-    let explain = || with_gpu_plans(|| learner.explain(batch, tokens));
+    let params = Params::new(Device::Interpreter, 1).pad_on_every_device();
+    let gpt = Gpt::new(&params, config)?;
+    let adam = AdamW::new(&params).betas(0.9, 0.95).weight_decay(0.1).clip_norm(1.0).precision(Precision::Bf16);
+    let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+    let batch = vec![TensorSpec::new(DType::I32, &[batch, tokens], Device::Interpreter); 2];
+    let explain = || with_gpu_plans(|| step.explain(&batch));
     match flags.is_empty() {
         true => println!("{}", explain()?),
         false => drop(observed(|text| print!("{text}"), explain)?),

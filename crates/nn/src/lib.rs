@@ -19,6 +19,10 @@ pub mod layers;
 pub mod metrics;
 pub mod model;
 mod module;
+#[cfg(test)]
+#[allow(dead_code)] // what only tests of training need
+#[path = "../tests/models/networks.rs"]
+mod networks;
 pub mod optimizer;
 mod parameters;
 pub mod prelude;
@@ -28,9 +32,7 @@ pub mod train;
 
 pub use error::{Error, ErrorKind, Result};
 pub use module::{Forward, Module, Summary, SummaryRow, Visited, Visitor, summary};
-pub use parameters::{
-    Buffer, Context, Init, Parameter, ParameterInfo, ParameterList, Params, dropout, eval_mode, is_training,
-};
+pub use parameters::{Buffer, Init, Parameter, ParameterInfo, Params, dropout, eval_mode, is_training};
 
 /// Runs the programs of docs/models.md as documentation tests.
 #[cfg(doctest)]

@@ -3,8 +3,8 @@
 
 use bornite::{DType, Device, Tensor, trace};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::{Optimizer, OptimizerKind};
-use bornite_nn::{Context, Result};
+use bornite_nn::optimizer::{AnyOptimizer, OptimizerKind};
+use bornite_nn::{Forward, Params, Result};
 
 /// A text with an irregular period.
 fn tokens(batch: usize, count: usize, device: Device) -> (Tensor, Tensor) {
@@ -17,24 +17,12 @@ fn tokens(batch: usize, count: usize, device: Device) -> (Tensor, Tensor) {
 
 fn losses(config: GptConfig, kind: OptimizerKind, lr: f64, steps: u64, checkpointing: bool) -> Result<Vec<f64>> {
     let device = Device::cpu();
-    let gpt = Gpt::new(config)?.activation_checkpointing(checkpointing);
-    let weights = gpt.parameters().arena(3, device)?;
-    let optimizer = Optimizer::new(kind, 0.01, Some(1.0), gpt.parameters(), &weights)?;
-    let step = trace(|inputs| {
-        let [tokens, targets, scalars, random_state] = inputs else { panic!("{} inputs", inputs.len()) };
-        let context = Context::training(weights.tensors(), random_state.clone());
-        let loss = gpt.loss(&context, tokens, targets);
-        let step = optimizer.step(&weights, &weights.gradient(&loss), None, scalars);
-        Ok((vec![loss], step.updates))
-    });
+    let params = Params::new(device, 3);
+    let gpt = Gpt::new(&params, config)?.activation_checkpointing(checkpointing);
+    let optimizer = AnyOptimizer::of_kind(&params, kind).lr(lr).weight_decay(0.01).clip_norm(1.0);
+    let step = optimizer.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
     let (x, y) = tokens(4, 24, device);
-    (1..=steps)
-        .map(|n| {
-            let scalars = optimizer.scalars(lr, n).tensor(device);
-            let random = Tensor::from_slice(&[7, n << 20], &[2], device);
-            Ok(step.call(&[x.clone(), y.clone(), scalars, random])?[0].item()?)
-        })
-        .collect()
+    (0..steps).map(|_| step.call(&[x.clone(), y.clone()])?.loss()).collect()
 }
 
 fn small() -> GptConfig {
@@ -76,14 +64,12 @@ fn llama_learns_and_activation_checkpointing_gives_the_same_losses() {
 fn decoding_with_kv_caches_matches_the_full_forward_pass() {
     let device = Device::cpu();
     for config in [small(), GptConfig::llama(32, 24, 2, 4, 32)] {
-        let gpt = Gpt::new(config).unwrap();
-        let weights = gpt.parameters().arena(5, device).unwrap();
+        let gpt = Gpt::new(&Params::new(device, 5), config).unwrap();
         let (x, _) = tokens(1, 24, device);
-        let full = gpt.logits(&Context::new(weights.tensors()), &x).to_vec::<f32>().unwrap();
-        let caches = gpt.kv_caches(1, 24, DType::F32, device).unwrap();
+        let full = gpt.forward(&x).to_vec::<f32>().unwrap();
+        let caches = gpt.kv_caches(1, 24, DType::F32).unwrap();
         let step = trace(|inputs| {
-            let context = Context::new(weights.tensors());
-            let (logits, updates) = gpt.advance(&context, &inputs[0], &inputs[1], &inputs[2], &caches);
+            let (logits, updates) = gpt.advance(&inputs[0], &inputs[1], &inputs[2], &caches);
             Ok((vec![logits], updates))
         });
         let text = x.to_vec::<i64>().unwrap();

@@ -12,9 +12,9 @@ use bornite_nn::checkpoint::{
 use bornite_nn::data::{BatchOptions, DataCursor, DataSource, TokenDataset, train_tokenizer};
 use bornite_nn::generate::{BatchGenerator, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::{LrSchedule, Optimizer, OptimizerKind};
+use bornite_nn::optimizer::{AdamW, AnyOptimizer, LrSchedule, OptimizerKind};
 use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
-use bornite_nn::train::{self, KEYS, Learner, LearnerOptions, LossScale, Precision, RunConfig, TrainedModel, Workload};
+use bornite_nn::train::{self, KEYS, Precision, RunConfig, TrainedModel, Workload};
 use bornite_nn::{Error, ErrorKind, Init, Params};
 
 const CPU: Device = Device::Cpu(0);
@@ -135,11 +135,6 @@ fn tiny() -> GptConfig {
     GptConfig::gpt2(257, 8, 1, 1, 8)
 }
 
-fn options() -> LearnerOptions {
-    let optimizer = OptimizerKind::Sgd { momentum: 0.0, nesterov: false };
-    LearnerOptions { optimizer, weight_decay: 0.0, clip_norm: None, precision: Precision::F32, accumulate: 1, seed: 0 }
-}
-
 struct IgnoreEvents;
 
 impl train::Observer for IgnoreEvents {
@@ -164,23 +159,28 @@ fn errors_contain_the_location_of_the_call() {
     // Models and optimizers.
     let wrong = GptConfig { layers: 0, ..tiny() };
     fails(wrong.check());
-    fails(Gpt::new(wrong));
+    fails(Gpt::new(&Params::new(CPU, 0), wrong));
     fails(GptConfig::named("enormous", 257));
-    let gpt = &Gpt::new(tiny()).unwrap();
-    fails(gpt.kv_caches(usize::MAX, 8, DType::F32, CPU));
-    fails(Gpt::import(none, CPU));
-    fails(gpt.export(file, &Tensors::new(), None));
+    let params = &Params::new(CPU, 0);
+    let gpt = &Gpt::new(params, tiny()).unwrap();
+    fails(gpt.kv_caches(usize::MAX, 8, DType::F32));
+    fails(Gpt::import(&Params::new(CPU, 0), none));
+    fails(gpt.export(file, None));
     let optimizer = OptimizerKind::Sgd { momentum: 2.0, nesterov: false };
     fails(optimizer.check());
     fails(LrSchedule { lr: -1.0, ..LrSchedule::default() }.check());
-    let params = Params::new(CPU, 0);
-    params.parameter("weight", &[2, 2], Init::Ones);
-    let parameters = params.list();
-    let arena = &parameters.arena(0, CPU).unwrap();
-    fails(Optimizer::new(optimizer, 0.0, None, &parameters, arena));
-    fails(Optimizer::new(options().optimizer, -1.0, None, &parameters, arena));
-    params.parameter("huge", &[usize::MAX, 2], Init::Ones);
-    fails(params.list().arena(0, CPU));
+    let tokens = |shape: &[usize]| Tensor::zeros(shape, DType::I32, CPU);
+    let loss = |b: &[Tensor]| gpt.loss(&b[0], &b[1]);
+    let batch = &[tokens(&[1, 8]), tokens(&[1, 8])];
+    fails(AnyOptimizer::of_kind(params, optimizer).compile(loss).call(batch));
+    fails(AdamW::new(params).weight_decay(-1.0).compile(loss).call(batch));
+    fails(AdamW::new(params).accumulate(0).compile(loss).call(batch));
+    fails(AdamW::new(params).compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1])).evaluate(&[tokens(&[1, 8]), tokens(&[1, 3])]));
+    let huge = Params::new(CPU, 0);
+    huge.parameter("huge", &[usize::MAX, 2], Init::Ones);
+    fails(huge.get("huge"));
+    fails(huge.tensors());
+    fails(huge.load_tensors(&Tensors::new()));
 
     // Tokenizers.
     fails(Tokenizer::read(none));
@@ -230,12 +230,11 @@ fn errors_contain_the_location_of_the_call() {
     let sampling = Sampling { temperature: -1.0, ..Sampling::default() };
     fails(sampling.check());
     fails(Sampling::default().sample(&[], 0));
-    let weights = &gpt.parameters().arena(0, CPU).unwrap();
-    fails(TextGenerator::new(gpt, weights, precision, 0).and_then(|g| g.generate_from_tokens(bytes, &[], &GenerationOptions::default(), &mut |_| true)));
-    let generator = TextGenerator::new(gpt, weights, precision, 8).unwrap();
+    fails(TextGenerator::new(gpt, precision, 0).and_then(|g| g.generate_from_tokens(bytes, &[], &GenerationOptions::default(), &mut |_| true)));
+    let generator = TextGenerator::new(gpt, precision, 8).unwrap();
     fails(generator.generate(bytes, "a", &GenerationOptions { sampling, ..GenerationOptions::default() }, &mut |_| true));
     fails(generator.generate_from_tokens(bytes, &[300], &GenerationOptions::default(), &mut |_| true));
-    let batch_generator = BatchGenerator::new(gpt, weights, precision, 1, 8).unwrap();
+    let batch_generator = BatchGenerator::new(gpt, precision, 1, 8).unwrap();
     fails(batch_generator.generate(bytes, &[Prompt { tokens: vec![1], sampling }], &mut |_| {}));
 
     // Settings and runs.
@@ -254,13 +253,6 @@ fn errors_contain_the_location_of_the_call() {
     fails(TrainedModel::open(&folder, None, CPU));
     let workload = Workload { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, optimizer, activation_checkpointing: false, device: CPU };
     fails(workload.check(1, "cpu"));
-    fails(Learner::new(gpt.clone(), LearnerOptions { accumulate: 0, ..options() }, CPU));
-    let mut learner = Learner::new(gpt.clone(), options(), CPU).unwrap();
-    fails(learner.step(&[], 0.1));
-    let none = BTreeMap::new();
-    fails(learner.restore([&none, &none], 1, LossScale::new(precision)));
-    let tokens = &Tensor::zeros(&[1, 8], DType::I32, CPU);
-    fails(learner.evaluate(tokens, &Tensor::zeros(&[1, 3], DType::I32, CPU)));
 }
 
 /// The error of an invalid tensor contains the location that created it.

@@ -1,7 +1,7 @@
 //! Optimizers match PyTorch's; scripts/optimiser_goldens.py writes the expected values.
 
-use bornite::{Device, Tensor, trace};
-use bornite_nn::optimizer::{Optimizer, OptimizerKind};
+use bornite::{Device, Tensor};
+use bornite_nn::optimizer::{AnyOptimizer, OptimizerKind};
 use bornite_nn::{Init, Params};
 use serde_json::Value;
 
@@ -26,32 +26,23 @@ fn optimizers_match_pytorch() {
         (Device::cpu(), goldens["decay"].as_f64().unwrap(), goldens["rate"].as_f64().unwrap());
     for (name, kind) in optimizers {
         let params = Params::new(device, 0);
-        params.parameter("matrix", &[3, 4], Init::Zeros);
-        params.parameter("vector", &[5], Init::Zeros);
-        let parameters = params.list();
-        let arena = parameters.arena(0, device).unwrap();
+        let [matrix, vector] =
+            [("matrix", &[3, 4][..]), ("vector", &[5])].map(|(name, shape)| params.parameter(name, shape, Init::Zeros));
         let pair = |of: &Value| {
             let tensor = |n: usize, shape: &[usize]| Tensor::from_slice(&numbers(&of[n]), shape, device);
             [tensor(0, &[3, 4]), tensor(1, &[5])]
         };
-        let [matrix, vector] = pair(&goldens["start"]);
-        arena.load(&[("matrix", &matrix), ("vector", &vector)]).unwrap();
-        let optimizer = Optimizer::new(kind, weight_decay, None, &parameters, &arena).unwrap();
-        let step = trace(|inputs| {
-            // A loss whose gradients are the inputs.
-            let [by_matrix, by_vector, scalars] = inputs else { panic!("{} inputs", inputs.len()) };
-            let [matrix, vector] = &arena.tensors()[..] else { return Ok((vec![], vec![])) };
-            let loss = (matrix * by_matrix).sum(..) + (vector * by_vector).sum(..);
-            let step = optimizer.step(&arena, &arena.gradient(&loss), None, scalars);
-            Ok((vec![loss], step.updates))
-        });
-        for (n, gradients) in goldens["slopes"].as_array().unwrap().iter().enumerate() {
-            let [matrix, vector] = pair(gradients);
-            let scalars = optimizer.scalars(lr, n as u64 + 1).tensor(device);
-            step.call(&[matrix, vector, scalars]).unwrap();
+        let [start_matrix, start_vector] = pair(&goldens["start"]);
+        params.load_tensors(&[("matrix".into(), start_matrix), ("vector".into(), start_vector)].into()).unwrap();
+        let optimizer = AnyOptimizer::of_kind(&params, kind).lr(lr).weight_decay(weight_decay);
+        // A loss whose gradients are the inputs.
+        let step =
+            optimizer.compile(|b: &[Tensor]| (matrix.value() * &b[0]).sum(..) + (vector.value() * &b[1]).sum(..));
+        for gradients in goldens["slopes"].as_array().unwrap() {
+            step.call(&pair(gradients)).unwrap();
         }
-        for (tensor, expected) in arena.tensors().iter().zip(goldens["found"][name].as_array().unwrap()) {
-            let (found, expected) = (tensor.to_vec::<f32>().unwrap(), numbers(expected));
+        for (parameter, expected) in [&matrix, &vector].iter().zip(goldens["found"][name].as_array().unwrap()) {
+            let (found, expected) = (parameter.value().to_vec::<f32>().unwrap(), numbers(expected));
             let off = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off < 2e-6, "{name} is off by {off}: {found:?} and {expected:?}");
         }

@@ -2,12 +2,24 @@
 //! between kernels.
 
 use bornite::{
-    Device, Tensor,
-    plan::{with_gpu_kernels, with_gpu_plans},
+    plan::{PlanSummary, with_gpu_kernels, with_gpu_plans},
+    trace::TensorSpec,
 };
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::OptimizerKind;
-use bornite_nn::train::{Learner, LearnerOptions, Precision};
+use bornite_nn::prelude::*;
+
+fn optimizer(params: &Params, precision: Precision) -> AdamW {
+    AdamW::new(params).betas(0.9, 0.95).weight_decay(0.1).clip_norm(1.0).precision(precision)
+}
+
+/// Plan of a bf16 step on 4 sequences.
+fn explain(config: GptConfig, tokens: usize) -> PlanSummary {
+    let params = Params::new(Device::Interpreter, 1);
+    let gpt = Gpt::new(&params, config).unwrap();
+    let tokens = TensorSpec::new(DType::I32, &[4, tokens], Device::Interpreter);
+    let step = optimizer(&params, Precision::Bf16).compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+    step.explain(&[tokens.clone(), tokens]).unwrap()
+}
 
 #[test]
 fn planning_is_repeatable() {
@@ -15,17 +27,10 @@ fn planning_is_repeatable() {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6, 7, 8], &[1, 8], device);
     for n in 0..60 {
         let precision = if n % 2 == 0 { Precision::Bf16 } else { Precision::F32 };
-        let options = LearnerOptions {
-            optimizer: OptimizerKind::ADAMW,
-            weight_decay: 0.1,
-            clip_norm: Some(1.0),
-            precision,
-            accumulate: 1,
-            seed: 1,
-        };
-        let gpt = Gpt::new(GptConfig::gpt2(64, 8, 12, 2, 16)).unwrap();
-        let mut learner = Learner::new(gpt, options, device).unwrap();
-        let loss = learner.step(&[(tokens.clone(), tokens.clone())], 1e-3).unwrap().wait().unwrap().loss;
+        let params = Params::new(device, 1);
+        let gpt = Gpt::new(&params, GptConfig::gpt2(64, 8, 12, 2, 16)).unwrap();
+        let step = optimizer(&params, precision).compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+        let loss = step.call(&[tokens.clone(), tokens.clone()]).unwrap().loss().unwrap();
         assert!(loss.is_finite());
     }
 }
@@ -35,18 +40,7 @@ fn planning_is_repeatable() {
 #[test]
 fn layers_share_their_kernels() {
     let kernels = |layers: usize| {
-        let precision = Precision::Bf16;
-        let options = LearnerOptions {
-            optimizer: OptimizerKind::ADAMW,
-            weight_decay: 0.1,
-            clip_norm: Some(1.0),
-            precision,
-            accumulate: 1,
-            seed: 1,
-        };
-        let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
-        let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
-        let mut kernels = with_gpu_kernels(|| learner.explain(4, 64)).unwrap().kernels;
+        let mut kernels = with_gpu_kernels(|| explain(GptConfig::gpt2(512, 64, layers, 4, 256), 64)).kernels;
         kernels.retain(|name| !name.starts_with("matmul"));
         kernels
     };
@@ -60,20 +54,7 @@ fn layers_share_their_kernels() {
 /// for the next kernel, and weight gradients are written to the optimizer's input.
 #[test]
 fn layers_copy_no_data_between_kernels() {
-    let steps = |layers: usize| {
-        let precision = Precision::Bf16;
-        let options = LearnerOptions {
-            optimizer: OptimizerKind::ADAMW,
-            weight_decay: 0.1,
-            clip_norm: Some(1.0),
-            precision,
-            accumulate: 1,
-            seed: 1,
-        };
-        let gpt = Gpt::new(GptConfig::gpt2(512, 64, layers, 4, 256)).unwrap();
-        let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
-        with_gpu_plans(|| learner.explain(4, 64)).unwrap()
-    };
+    let steps = |layers: usize| with_gpu_plans(|| explain(GptConfig::gpt2(512, 64, layers, 4, 256), 64));
     let (one, three) = (steps(1), steps(3));
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
     let moved = |plan: &bornite::plan::PlanSummary| -> u64 {
@@ -95,17 +76,7 @@ fn layers_copy_no_data_between_kernels() {
 fn activations_of_a_layer_do_not_depend_on_the_vocabulary() {
     let layer_bytes = |vocabulary: usize| {
         let scratch = |layers: usize| {
-            let options = LearnerOptions {
-                optimizer: OptimizerKind::ADAMW,
-                weight_decay: 0.1,
-                clip_norm: Some(1.0),
-                precision: Precision::Bf16,
-                accumulate: 1,
-                seed: 1,
-            };
-            let gpt = Gpt::new(GptConfig::gpt2(vocabulary, 512, layers, 2, 64)).unwrap();
-            let learner = Learner::new(gpt, options, Device::Interpreter).unwrap();
-            let plan = with_gpu_plans(|| learner.explain(4, 512)).unwrap();
+            let plan = with_gpu_plans(|| explain(GptConfig::gpt2(vocabulary, 512, layers, 2, 64), 512));
             assert!(plan.steps.iter().all(|step| step.bytes < 1 << 30), "{plan}");
             plan.peak.values.iter().filter(|value| value.op != "matmul").map(|value| value.bytes).sum::<usize>()
         };

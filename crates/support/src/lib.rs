@@ -18,6 +18,7 @@ pub mod settings;
 mod size;
 pub mod tune;
 mod wait;
+pub mod worker;
 
 #[doc(hidden)]
 pub use tracing;

@@ -5,6 +5,7 @@
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod gelu;
 mod layer_norm;
@@ -78,6 +79,14 @@ pub trait FusedOp: Send + Sync + 'static {
     /// [`FusedOp::decompose`].
     fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let _ = (device, inputs);
+        None
+    }
+
+    /// The gradient of each input from the gradient of the first output, computed by other fused
+    /// ops, if they are faster than [`FusedOp::backward_implementation`]. Gradients that are not
+    /// read are not computed. They must agree with the gradient of [`FusedOp::decompose`].
+    fn gradients(&self, inputs: &[Tensor], output_gradient: &Tensor) -> Option<Vec<Option<Tensor>>> {
+        let _ = (inputs, output_gradient);
         None
     }
 
@@ -258,7 +267,8 @@ pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, location: Sour
     build_outputs(MultiOutput { gradient: Some(gradient), ..multi_output }, decomposition, inputs, location)
 }
 
-/// The gradients of the float inputs by the backward implementation, if there is one.
+/// The gradients of the float inputs by other fused ops or the backward implementation, if there is
+/// one.
 fn backward(
     op: &Arc<dyn FusedOp>,
     inputs: &[Tensor],
@@ -266,6 +276,9 @@ fn backward(
     output_gradient: &Tensor,
     location: SourceLocation,
 ) -> InputGradients {
+    if let Some(gradients) = location.in_scope(|| op.gradients(inputs, output_gradient)) {
+        return Some(gradients);
+    }
     let backward_inputs: Vec<Tensor> = [inputs, outputs, std::slice::from_ref(output_gradient)].concat();
     let find = |device: Device, inputs: &[InputInfo<'_>]| op.backward_implementation(device, inputs);
     // Checked first, since building the decomposed gradient costs as much as the rest of the graph.

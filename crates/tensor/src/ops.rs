@@ -24,7 +24,7 @@ mod upsample;
 
 pub use activation::Activation;
 pub use class_loss::{CrossEntropyOptions, NllOptions};
-pub use conv::{Conv1dOptions, Conv2dOptions};
+pub use conv::{Conv1dOptions, Conv2dOptions, Conv3dOptions};
 pub use conv_transpose::ConvTranspose2dOptions;
 /// 16-bit floats on the host.
 pub use half::{bf16, f16};

@@ -1,9 +1,11 @@
-//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, losses, AdamW, an
-//! MLP training step.
+//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, convolutions,
+//! losses, AdamW, an MLP training step.
 //!
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows run operation by
 //! operation. Names are those of `peers/torch_ops.py`, so that rows can be compared (eager rows
 //! with the peer's `eager_ms`).
+
+mod images;
 
 use bornite::{
     DType, Device, Generator, Tensor, Var,
@@ -53,6 +55,7 @@ pub fn cases(device: Device, quick: bool, filter: &str) -> Vec<BenchCase> {
     elementwise(&mut cases, 1_000_000 * scale);
     rows(&mut cases, scale);
     products(&mut cases, scale);
+    images::images(&mut cases, scale > 1);
     if scale == 100 {
         large(&mut cases);
     }

@@ -11,11 +11,11 @@ use std::time::Instant;
 use bornite::{Device, Tensor};
 use bornite_data::Random;
 use bornite_data::task::SEPARATOR;
-use bornite_nn::Error;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::{LrSchedule, OptimizerKind};
+use bornite_nn::optimizer::{AdamW, LrSchedule};
 use bornite_nn::tokenizer::{BpeTrainer, PreTokenizer, Tokenizer};
-use bornite_nn::train::{Learner, LearnerOptions, Precision, TrainedModel};
+use bornite_nn::train::{Precision, TrainedModel};
+use bornite_nn::{Error, Module, Params};
 use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::{Value as Json, json};
 
@@ -143,7 +143,7 @@ impl TokenizedPairs {
     }
 
     /// Inputs and targets of the chosen pairs.
-    fn batch(&self, chosen: &[usize], device: Device) -> (Tensor, Tensor) {
+    fn batch(&self, chosen: &[usize], device: Device) -> [Tensor; 2] {
         let (mut inputs, mut targets) = (vec![], vec![]);
         let end = self.layout.end;
         for &n in chosen {
@@ -159,7 +159,7 @@ impl TokenizedPairs {
             targets.extend((1..=self.length).map(target));
         }
         let shape = [chosen.len(), self.length];
-        (Tensor::from_slice(&inputs, &shape, device), Tensor::from_slice(&targets, &shape, device))
+        [inputs, targets].map(|tokens| Tensor::from_slice(&tokens, &shape, device))
     }
 }
 
@@ -183,24 +183,17 @@ pub fn train(
     let rows = TokenizedPairs::new(&texts, &tokenizer);
     drop((texts, reading));
     let precision = if device.is_cuda() { Precision::Bf16 } else { Precision::F32 };
-    let rule = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.98, eps: 1e-8 };
-    let learning = LearnerOptions {
-        optimizer: rule,
-        weight_decay: 0.05,
-        clip_norm: Some(1.0),
-        precision,
-        accumulate: 1,
-        seed: plan.seed,
-    };
-    let mut learner = Learner::new(Gpt::new(config)?.ignore_negative_targets(true), learning, device)?;
-    let parameters = learner.gpt().parameters().iter().map(|p| p.shape.iter().product::<usize>() as u64).sum();
+    let params = Params::new(device, plan.seed);
+    let gpt = Gpt::new(&params, config)?.ignore_negative_targets(true);
+    let adam = AdamW::new(&params).betas(0.9, 0.98).weight_decay(0.05).clip_norm(1.0).precision(precision);
+    let train_step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
     let rates = LrSchedule { lr: peak_lr, min_lr_ratio: 0.01, warmup: SCHEDULE_STEPS / 25, ..LrSchedule::default() };
 
     let mut random = Random::from_keys(&[plan.seed, 0x1ea4]);
     let mut order: Vec<usize> = vec![];
     let (mut loss, mut progress, mut started) = (f64::NAN, ProgressDisplay::new(Unit::Percent), None);
     loop {
-        let steps = learner.steps();
+        let steps = adam.steps();
         let spent = began.elapsed().as_secs_f64();
         let done = match plan.steps {
             Some(max_steps) => steps as f64 / max_steps as f64,
@@ -216,10 +209,10 @@ pub fn train(
             }
         }
         let chosen: Vec<usize> = (0..batch).filter_map(|_| order.pop()).collect();
-        let rate = rates.lr_at((done * SCHEDULE_STEPS as f64) as u64, SCHEDULE_STEPS);
-        let outcome = learner.step(&[rows.batch(&chosen, device)], rate)?;
+        adam.set_lr(rates.lr_at((done * SCHEDULE_STEPS as f64) as u64, SCHEDULE_STEPS));
+        let outcome = train_step.call(&rows.batch(&chosen, device))?;
         if steps.is_multiple_of(LOSS_INTERVAL) || plan.steps == Some(steps + 1) {
-            loss = outcome.wait()?.loss;
+            loss = outcome.loss()?;
             if !loss.is_finite() {
                 return Err(
                     format!("the loss is {loss} after {steps} steps; try a smaller --model or another --seed").into()
@@ -234,8 +227,8 @@ pub fn train(
     }
     device.synchronize()?;
     drop(progress);
-    let (steps, vocabulary) = (learner.steps(), tokenizer.vocabulary());
-    let trained = TrainedModel::from_learner(&learner, tokenizer, precision);
+    let (steps, vocabulary, parameters) = (adam.steps(), tokenizer.vocabulary(), gpt.parameter_count() as u64);
+    let trained = TrainedModel::new(gpt.clone(), tokenizer, precision, steps);
     trained.save_as_run(out)?;
     rows.layout.save(out)?;
     let seen = steps * batch as u64;

@@ -250,7 +250,7 @@ fn generate_answers(
     // Prompts of similar length share a batch.
     all.sort_by_key(|(n, sample, prompt)| (prompt.tokens.len(), *n, *sample));
     let rows = effort.rows.min(all.len());
-    let together = BatchGenerator::new(&trained.gpt, &trained.weights()?, trained.precision, rows, longest)?;
+    let together = BatchGenerator::new(&trained.gpt, trained.precision, rows, longest)?;
     let mut bodies = vec![vec![String::new(); samples]; pairs.len()];
     let (mut tokens, mut progress, count) = (0, ProgressDisplay::new(Unit::Percent), all.len());
     for (batch, chunk) in all.chunks(rows).enumerate() {

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use bornite::ir::{Fault, Kernel, Value, store_scalar};
+use bornite::ir::{Fault, FaultKind, Kernel};
 use bornite_lang::cuda::{CudaKernelInfo, CudaModule, PreprocessorOptions};
 use bornite_lang::{LaunchRequest, LoadError, Lowered, ParamRef};
 use clap::Args;
 
-use super::argument::{ArgSpec, ArgValue, parse_arg};
+use super::argument::{ArgSpec, parse_arg};
+use super::bind::{DefaultArgs, bind};
 use super::check::{CheckVerdict, CheckedKernel};
-use super::run::{cells, zeros};
+use super::launch_file::LaunchFile;
+use super::run::add_missing;
 use super::source::{Job, Shape};
 use crate::Failure;
 use crate::text_file::{self, MAX_SOURCE_BYTES};
@@ -27,13 +29,17 @@ pub struct LaunchOptions {
     /// number of threads, instead of --grid, in blocks of 256 or of --block
     #[arg(long, value_name = "SIZES", value_parser = super::source::shape, conflicts_with = "grid")]
     pub dim: Option<Shape>,
-    /// Dynamic shared memory per block, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    shared: u64,
-    /// Argument of a parameter: n=1000, a=2.5, v=1,2,3, or for an array x=randn:1024 or
-    /// x=randn:32x32 (also rand, zeros, ones, range)
+    /// Dynamic shared memory per block, in bytes [default: 0]
+    #[arg(long, value_name = "BYTES")]
+    shared: Option<u64>,
+    /// Argument of a parameter: n=1000, a=2.5, v=1,2,3; for an array x=[1,2,3], x=@file.npy,
+    /// x=@file.bin (raw, little-endian), x=randn:1024 or x=randn:32x32 (also rand, zeros, ones,
+    /// range, and randint:LOW:HIGH:1024, HIGH exclusive)
     #[arg(long = "arg", value_name = "NAME=VALUE", value_parser = parse_arg)]
     args: Vec<ArgSpec>,
+    /// Seed of random arguments [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     preprocessor: PreprocessorArgs,
 }
@@ -101,9 +107,14 @@ pub enum SourceLines {
 }
 
 impl SourceOrigin {
-    /// The source line of a fault.
-    pub fn line_of(&self, fault: &Fault) -> Option<u32> {
-        self.lowered.line_of(fault)
+    /// The source line of a fault, and of the earlier access of a race.
+    pub fn lines_of(&self, fault: &Fault) -> [Option<u32>; 2] {
+        [self.lowered.line_of(fault), self.lowered.earlier_line_of(fault)]
+    }
+
+    /// Kind of a fault, with indices as in the source.
+    pub fn kind_of(&self, fault: &Fault) -> FaultKind {
+        self.lowered.kind_of(fault)
     }
 
     /// File of a line, and its number in that file.
@@ -159,7 +170,60 @@ impl LaunchOptions {
     }
 
     pub fn shared_bytes(&self) -> u64 {
-        self.shared
+        self.shared.unwrap_or(0)
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or(0)
+    }
+
+    /// Reads the files of arguments.
+    pub fn loaded(&self) -> Result<LaunchOptions, Failure> {
+        let args = self.args.iter().map(ArgSpec::loaded).collect::<Result<_, _>>()?;
+        Ok(LaunchOptions { args, ..self.clone() })
+    }
+
+    /// Adds the settings of a file for options that are not set.
+    pub fn add_missing(&mut self, file: &LaunchFile) -> Result<(), String> {
+        let key = |key: &'static str| move |message: String| format!("{key}: {message}");
+        let has_dims = self.grid.is_some() || self.dim.is_some();
+        if file.grid.is_some() && file.dim.is_some() {
+            return Err("grid and dim exclude each other; remove one".into());
+        }
+        if let (false, Some(text)) = (has_dims, &file.grid) {
+            self.grid = Some(sizes(text).map_err(key("grid"))?);
+        }
+        if let (false, Some(text)) = (has_dims, &file.dim) {
+            self.dim = Some(super::source::shape(text).map_err(key("dim"))?);
+        }
+        if let (None, Some(text)) = (self.block, &file.block) {
+            self.block = Some(sizes(text).map_err(key("block"))?);
+        }
+        self.shared = self.shared.or(file.shared);
+        self.seed = self.seed.or(file.seed);
+        add_missing(&mut self.args, &file.args);
+        Ok(())
+    }
+
+    /// Shapes of the array arguments, in elements; `prototype` lowers the kernel for arrays of any
+    /// size, to find their types where shapes depend on them.
+    pub fn shapes(
+        &self,
+        prototype: impl FnOnce() -> Result<Lowered, Failure>,
+    ) -> Result<Vec<(&str, Vec<u64>)>, Failure> {
+        let prototype = self.args.iter().any(ArgSpec::depends_on_type).then(prototype).transpose()?;
+        let layout = |name: &str| {
+            let lowered = prototype.as_ref()?;
+            match lowered.params.iter().find(|(param, _)| param == name)? {
+                (_, ParamRef::View(n)) => Some(lowered.kernel.params[*n as usize].ty.layout(&lowered.kernel.structs)),
+                (_, ParamRef::Value(_)) => None,
+            }
+        };
+        let shape = |arg: &ArgSpec| match layout(&arg.name) {
+            Some(layout) => arg.element_shape(&layout),
+            None => Ok(arg.shape.clone()),
+        };
+        self.args.iter().map(|arg| Ok((arg.name.as_str(), shape(arg)?))).collect()
     }
 
     /// Grid and block.
@@ -173,13 +237,15 @@ impl LaunchOptions {
         (grid, block)
     }
 
-    fn request(&self, kernel: &CudaKernelInfo) -> LaunchRequest {
+    /// The launch of a kernel, with the lengths of its array arguments.
+    fn request(&self, module: &CudaModule, name: &str, kernel: &CudaKernelInfo) -> Result<LaunchRequest, Failure> {
         let (grid, block) = self.dims(kernel.max_threads);
-        let mut request = LaunchRequest::new(grid, block).shared_bytes(self.shared);
-        for arg in &self.args {
-            request = request.length(&arg.name, arg.value.count() as u64);
+        let mut request = LaunchRequest::new(grid, block).shared_bytes(self.shared_bytes());
+        let prototype = LaunchRequest { default_length: Some(i32::MAX as u64), ..request.clone() };
+        for (name, shape) in self.shapes(|| Ok(module.kernel(name, &prototype)?))? {
+            request = request.length(name, shape.iter().product());
         }
-        request
+        Ok(request)
     }
 
     /// Lowers a kernel to be emitted; the second result is a comment that lists what it is
@@ -187,7 +253,8 @@ impl LaunchOptions {
     pub fn kernel(&self, file: &Path, name: Option<&str>) -> Result<(Kernel, String), Failure> {
         let module = self.module(file)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
-        let mut request = self.request(&declared);
+        let launch = self.loaded()?;
+        let mut request = launch.request(&module, &kernel_name, &declared)?;
         if self.grid.is_none() && self.dim.is_none() {
             return Err(format!(
                 "emit: '{kernel_name}' is specialized for one launch, whose grid is not specified: add --grid BLOCKS, such as \
@@ -198,7 +265,7 @@ impl LaunchOptions {
         }
         request.default_length = Some(i32::MAX as u64);
         let lowered = module.kernel(&kernel_name, &request)?;
-        let specialized = self.specialized(file, &kernel_name, &request, &lowered);
+        let specialized = launch.specialized(file, &kernel_name, &request, &lowered);
         Ok((lowered.kernel, specialized))
     }
 
@@ -217,8 +284,8 @@ impl LaunchOptions {
         }
         let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, ParamRef::View(_)));
         let lengths = arrays.map(|(array, _)| match self.args.iter().find(|arg| arg.name == *array) {
-            Some(arg) if arg.value.count() == 1 => format!("{array}: 1 element"),
-            Some(arg) => format!("{array}: {} elements", arg.value.count()),
+            Some(arg) if arg.count() == 1 => format!("{array}: 1 element"),
+            Some(arg) => format!("{array}: {} elements", arg.count()),
             None => format!("{array}: at most {} elements", i32::MAX),
         });
         lines.push(lengths.collect::<Vec<_>>().join(", "));
@@ -230,8 +297,10 @@ impl LaunchOptions {
     pub fn job(&self, file: &Path, name: Option<&str>) -> Result<Job, Failure> {
         let module = self.module(file)?;
         let (kernel_name, declared) = select_kernel(&module, file, name)?;
-        let lowered = module.kernel(&kernel_name, &self.request(&declared))?;
-        self.filled(file, SourceLines::Cuda(Box::new(module)), lowered)
+        let launch = self.loaded()?;
+        let request = launch.request(&module, &kernel_name, &declared)?;
+        let lowered = module.kernel(&kernel_name, &request)?;
+        launch.filled(file, SourceLines::Cuda(Box::new(module)), lowered)
     }
 
     /// Parses a file with the headers that it includes.
@@ -245,66 +314,15 @@ impl LaunchOptions {
     /// Builds the arguments of a lowered kernel.
     pub fn filled(&self, file: &Path, lines: SourceLines, lowered: Lowered) -> Result<Job, Failure> {
         let kernel = lowered.kernel.clone();
-        let (mut values, mut memory) = (vec![vec![]; kernel.values.len()], vec![vec![]; kernel.params.len()]);
-        for (name, param) in &lowered.params {
-            let mut all = self.args.iter().filter(|arg| arg.name == *name);
-            let Some(arg) = all.next() else {
-                let scalar = |n: &u32| kernel.values[*n as usize].ty.as_scalar().filter(|scalar| !scalar.is_float());
-                match (param, self.size(name)) {
-                    (ParamRef::Value(n), Some(size)) if let Some(scalar) = scalar(n) => {
-                        values[*n as usize] = vec![Value::int(scalar, size)];
-                        continue;
-                    }
-                    _ => return Err(format!("parameter '{name}' has no argument: add --arg {name}=…").into()),
-                }
-            };
-            if all.next().is_some() {
-                return Err(format!("parameter '{name}' has two arguments: remove one --arg {name}=…").into());
-            }
-            match param {
-                ParamRef::Value(n) => {
-                    let scalars = kernel.values[*n as usize].ty.components(&kernel.structs);
-                    let (found, wanted) = (arg.value.count(), scalars.len());
-                    if matches!(arg.value, ArgValue::Fill(..)) {
-                        let expected = if wanted == 1 { "a number" } else { "numbers separated by commas" };
-                        return Err(format!(
-                            "parameter '{name}' is not an array: pass {expected}, such as --arg {name}=1"
-                        )
-                        .into());
-                    }
-                    if found != wanted {
-                        return Err(format!("parameter '{name}' takes {}; found {found}", numbers(wanted)).into());
-                    }
-                    values[*n as usize] = arg.values(scalars.into_iter()).collect::<Result<_, _>>()?;
-                }
-                ParamRef::View(n) => {
-                    let view = &kernel.params[*n as usize];
-                    let cells = || cells(&kernel, view, &[]);
-                    let mut made = zeros(kernel.view_bytes(view, &[]).unwrap_or(0).div_ceil(8))?;
-                    for ((byte, _), value) in cells().zip(arg.values(cells().map(|(_, scalar)| scalar))) {
-                        store_scalar(&mut made, byte, value?);
-                    }
-                    memory[*n as usize] = made;
-                }
-            }
-        }
-        if let Some(other) = self.args.iter().find(|arg| lowered.params.iter().all(|(name, _)| *name != arg.name)) {
-            let names: Vec<&str> = lowered.params.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(format!(
-                "the kernel has no parameter '{}'; its parameters are {}",
-                other.name,
-                names.join(", ")
-            )
-            .into());
-        }
+        let bound = bind(&kernel, &lowered.params, &self.args, self.seed(), DefaultArgs::Sizes(self))?;
         let origin = Some(SourceOrigin { file: file.into(), lines, lowered });
-        Ok(Job { kernel, values, memory, origin })
+        Ok(Job::new(kernel, bound, origin))
     }
 
     /// Value of a size parameter without an argument, by the name that `kernel emit` gives it:
     /// `x_shape0` and `x_stride0` of an array argument, `launch_count` and `launch_dim0` of the
     /// launch. The options that run a Python-syntax kernel therefore also run its emitted text.
-    fn size(&self, name: &str) -> Option<i64> {
+    pub fn size(&self, name: &str) -> Option<i64> {
         let (of, what) = name.rsplit_once('_')?;
         let (sizes, what) = match of {
             "launch" => (&self.dim.as_ref()?.0, what),
@@ -321,14 +339,10 @@ impl LaunchOptions {
         i32::try_from(size).ok().map(i64::from)
     }
 
-    /// Returns true if any of these options is set.
-    pub fn is_set(&self) -> bool {
-        self.grid.is_some() || self.block.is_some() || self.dim.is_some() || self.shared > 0 || !self.args.is_empty()
+    /// Returns true if any of the options of a launch is set.
+    pub fn sets_launch(&self) -> bool {
+        self.grid.is_some() || self.block.is_some() || self.dim.is_some() || self.shared.is_some()
     }
-}
-
-fn numbers(count: usize) -> String {
-    if count == 1 { "1 number".into() } else { format!("{count} numbers") }
 }
 
 /// The kernel of that name, or the only one of the file.

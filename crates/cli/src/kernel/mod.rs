@@ -3,9 +3,15 @@
 
 mod argument;
 mod bench;
+mod bind;
 mod check;
+mod contents;
 mod cuda;
 mod emit;
+mod finding;
+mod judge;
+mod launch_file;
+mod outputs;
 mod python;
 mod run;
 mod source;
@@ -64,35 +70,28 @@ pub enum KernelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Run a kernel with checks on generated inputs and show its outputs
-    Run {
-        #[command(flatten)]
-        source: KernelSelector,
-        /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
-        #[arg(long, default_value = "interpreter")]
-        device: String,
-        /// Run threads and blocks in both orders and compare the results (interpreter only)
-        #[arg(long)]
-        sanitize: bool,
-        /// Maximum number of statements per block (per thread on the CPU) before the run is aborted
-        #[arg(long, value_name = "N", default_value_t = MAX_STATEMENTS)]
-        max_statements: u64,
-        /// Write JSON to stdout
-        #[arg(long)]
-        json: bool,
-    },
+    /// Run a kernel with checks on given or generated inputs and show, save or compare its outputs
+    Run(Box<run::RunOptions>),
     /// Time a template or an elementwise operation
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
     Tune(tune::TuneOptions),
+    /// Judge kernels against a reference: faults, results, cheats. One JSON task per line in, one
+    /// verdict per line out, in the same order (docs/judging.md)
+    Judge(judge::JudgeCommandOptions),
+    /// Worker process that judges tasks from stdin
+    #[command(hide = true)]
+    JudgeWorker(judge::JudgingOptions),
 }
 
 pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
     // The only output of --json is JSON.
-    if let KernelCommand::Run { json: true, .. }
-    | KernelCommand::Bench(bench::KernelBenchOptions { json: true, .. })
+    if let KernelCommand::Bench(bench::KernelBenchOptions { json: true, .. })
     | KernelCommand::Tune(tune::TuneOptions { json: true, .. }) = command
     {
+        bornite::ir::print_to_stderr();
+    }
+    if matches!(command, KernelCommand::Run(options) if options.json) {
         bornite::ir::print_to_stderr();
     }
     match command {
@@ -111,15 +110,11 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
             emit::emit(&source.emit_source()?, *target, *native, arch, out.as_deref())
         }
         KernelCommand::Check { files, preprocessor, json } => check::check(files, preprocessor, *json),
-        KernelCommand::Run { source, device, sanitize, max_statements, json } => {
-            let device = device.parse()?;
-            match source.job() {
-                Ok(job) => run::execute(&job, device, *sanitize, *max_statements, *json),
-                Err(error) => unchecked::run_unchecked(source, error, device, *json),
-            }
-        }
+        KernelCommand::Run(options) => run::run(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
+        KernelCommand::Judge(options) => judge::run(options),
+        KernelCommand::JudgeWorker(options) => judge::serve(options),
     }
 }
 

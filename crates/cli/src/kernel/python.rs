@@ -24,26 +24,27 @@ fn load(file: &Path) -> Result<PythonModule, Failure> {
 }
 
 /// The launch that the command line specifies.
-fn request(launch: &LaunchOptions) -> LaunchRequest {
+fn request(launch: &LaunchOptions, module: &PythonModule, name: &str) -> Result<LaunchRequest, Failure> {
     let mut request = LaunchRequest::with_dims(launch.dim.as_ref().map_or(&[], |dim| &dim.0));
-    for arg in launch.args() {
-        request = request.shape(&arg.name, &arg.shape);
+    let prototype = request.clone();
+    for (name, shape) in launch.shapes(|| Ok(module.kernel(name, &prototype)?))? {
+        request = request.shape(name, &shape);
     }
-    request
+    Ok(request)
 }
 
 /// Lowers a kernel to be emitted; sizes that are not specified become parameters.
 pub fn kernel(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<Kernel, Failure> {
     let module = load(file)?;
     let name = select_kernel(&module, file, name)?;
-    Ok(module.kernel(&name, &request(launch))?.kernel)
+    Ok(module.kernel(&name, &request(&launch.loaded()?, &module, &name)?)?.kernel)
 }
 
 /// Prints a kernel in the style of Warp's generated code.
 pub fn warp_text(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<String, Failure> {
     let module = load(file)?;
     let name = select_kernel(&module, file, name)?;
-    let lowered = module.kernel(&name, &request(launch))?;
+    let lowered = module.kernel(&name, &request(&launch.loaded()?, &module, &name)?)?;
     let source =
         bornite_codegen::WarpSource { kernel: &lowered.kernel, params: &lowered.params, lines: &lowered.lines };
     Ok(bornite_codegen::warp_style(&source, &|line| module.line(line).to_owned()))
@@ -61,7 +62,8 @@ pub fn job(launch: &LaunchOptions, file: &Path, name: Option<&str>) -> Result<Jo
         Some(_) => {}
     }
     // Reports an array without an argument before its sizes are needed.
-    let lowered = module.kernel(&name, &request(launch))?;
+    let launch = launch.loaded()?;
+    let lowered = module.kernel(&name, &request(&launch, &module, &name)?)?;
     launch.filled(file, SourceLines::Text(read(file)?), lowered)
 }
 

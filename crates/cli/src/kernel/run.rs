@@ -1,14 +1,21 @@
 //! `bornite kernel run`: runs a kernel on generated inputs, in the interpreter or on a device.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bornite::ir::interp::{self, ExecutionOrder, InterpreterOptions};
-use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, load_scalar, store_scalar};
+use bornite::ir::{Access, Arg, Extent, Fault, Kernel, Param, Scalar, Value, store_scalar};
 use bornite::kernel::{CustomKernel, KernelArg, Launch, array_dtype};
 use bornite::{Device, Tensor};
+use clap::Args;
 use serde_json::json;
 
-use super::source::Job;
+use super::argument::ArgSpec;
+use super::finding::RunFinding;
+use super::launch_file::LaunchFile;
+use super::outputs::{OutputArray, OutputOptions};
+use super::source::{Job, KernelSelector};
+use super::unchecked;
 use crate::{Failure, print, print_json};
 
 /// Results of a run: contents of all arrays, and printed lines.
@@ -34,7 +41,11 @@ pub fn values(kernel: &Kernel) -> Vec<Vec<Value>> {
 }
 
 /// Byte offset and type of every component of a view.
-pub fn cells(kernel: &Kernel, param: &Param, firsts: &[Value]) -> impl Iterator<Item = (usize, Scalar)> + use<> {
+pub fn cells(
+    kernel: &Kernel,
+    param: &Param,
+    firsts: &[Value],
+) -> impl Iterator<Item = (usize, Scalar)> + Clone + use<> {
     let layout = param.ty.layout(&kernel.structs);
     let elements = kernel.memory_span(&param.dims, firsts).map_or(0, |span| span.elements as usize);
     let components = layout.offsets.len();
@@ -101,7 +112,7 @@ pub fn arguments(kernel: &Kernel, values: &[Vec<Value>], memory: &[Vec<u64>], de
 }
 
 /// Bytes as 64-bit words, padded with zeros.
-fn words(bytes: &[u8]) -> Vec<u64> {
+pub fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -138,133 +149,125 @@ pub fn on_device(job: &Job, device: Device, max_statements: u64) -> Result<Resul
     }
 }
 
-/// A finding of the checks. The line is that of the source file, or else of the IR text.
-struct Finding {
-    message: String,
-    line: Option<usize>,
+/// Options of `bornite kernel run`.
+#[derive(Args)]
+pub struct RunOptions {
+    #[command(flatten)]
+    source: KernelSelector,
+    /// Settings of the launch in a TOML file; flags take precedence
+    #[arg(long = "launch", value_name = "FILE")]
+    launch_file: Option<PathBuf>,
+    /// One of interpreter, cpu, cpu:N, cuda, cuda:N, auto
+    #[arg(long, default_value = "interpreter")]
+    device: String,
+    /// Run threads and blocks in both orders and compare the results (interpreter only)
+    #[arg(long)]
+    sanitize: bool,
+    /// Maximum number of statements per block (per thread on the CPU) before the run is aborted
+    #[arg(long, value_name = "N", default_value_t = super::MAX_STATEMENTS)]
+    max_statements: u64,
+    #[command(flatten)]
+    outputs: OutputOptions,
+    /// Write JSON to stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
-fn finding(job: &Job, fault: &Fault) -> Finding {
-    match &job.origin {
-        Some(origin) => Finding {
-            message: format!("error: kernel '{}': {}", fault.kernel, fault.kind),
-            line: origin.line_of(fault).map(|line| line as usize),
-        },
-        None => Finding { message: fault.to_string(), line: fault.line },
+/// Runs a kernel; an unsupported CUDA C++ file unchecked, on a GPU.
+pub fn run(options: &RunOptions) -> Result<ExitCode, Failure> {
+    let device: Device = options.device.parse()?;
+    let (mut source, mut outputs) = (options.source.clone(), options.outputs.clone());
+    if let Some(path) = &options.launch_file {
+        let file = LaunchFile::read(path)?;
+        outputs.rtol = outputs.rtol.or(file.rtol);
+        outputs.atol = outputs.atol.or(file.atol);
+        add_missing(&mut outputs.expect, &file.expect);
+        source.add_missing(file).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let outputs = outputs.loaded()?;
+    match source.job() {
+        Ok(job) => execute(&job, device, options, &outputs, source.kernel_and_launch().1.seed()),
+        Err(error) => unchecked::run_unchecked(&source, error, device, &outputs, options.json),
     }
 }
 
-/// Formats values: all digits of integers, the shortest exact form of floats.
-pub fn format_values(values: &[Value]) -> String {
-    let word = |value: &Value| match value.scalar() {
-        Scalar::F64 => format!("{:?}", value.as_f64()),
-        scalar if scalar.is_float() => format!("{:?}", value.as_f64() as f32),
-        Scalar::U64 => value.bits().to_string(),
-        Scalar::Bool => (value.as_i64() != 0).to_string(),
-        _ => value.as_i64().to_string(),
-    };
-    format!("[{}]", values.iter().map(word).collect::<Vec<_>>().join(", "))
-}
-
-/// Values as JSON; NaN and infinities become strings.
-pub fn values_to_json(values: &[Value]) -> Vec<serde_json::Value> {
-    let word = |value: &Value| match value.scalar() {
-        scalar if scalar.is_float() => match value.as_f64() {
-            x if x.is_finite() => json!(x),
-            x => json!(if x.is_nan() {
-                "nan"
-            } else if x > 0.0 {
-                "inf"
-            } else {
-                "-inf"
-            }),
-        },
-        Scalar::U64 => json!(value.bits()),
-        Scalar::Bool => json!(value.as_i64() != 0),
-        _ => json!(value.as_i64()),
-    };
-    values.iter().map(word).collect()
+/// Adds the arguments of parameters that have none.
+pub fn add_missing(args: &mut Vec<ArgSpec>, from: &[ArgSpec]) {
+    let missing: Vec<ArgSpec> =
+        from.iter().filter(|arg| args.iter().all(|other| other.name != arg.name)).cloned().collect();
+    args.extend(missing);
 }
 
 /// Runs a kernel and prints its outputs, or the finding of the checks.
-pub fn execute(
+fn execute(
     job: &Job,
     device: Device,
-    sanitize: bool,
-    max_statements: u64,
-    json: bool,
+    options: &RunOptions,
+    outputs: &OutputOptions,
+    seed: u64,
 ) -> Result<ExitCode, Failure> {
-    let kernel = &job.kernel;
-    let options = |order| InterpreterOptions {
+    let (kernel, sanitize, max_statements) = (&job.kernel, options.sanitize, options.max_statements);
+    let interpreter = |order| InterpreterOptions {
         order,
         max_statements: Some(max_statements),
         check_instance_races: true,
         check_division: sanitize,
     };
     let outcome = match device {
-        Device::Interpreter => interpret(job, options(ExecutionOrder::Forward))?,
+        Device::Interpreter => interpret(job, interpreter(ExecutionOrder::Forward))?,
         _ if sanitize => return Err("--sanitize runs in the interpreter; remove --device".into()),
         device => match on_device(job, device, max_statements)? {
             // Machine code has no line information; the interpreter does.
             Err(fault) => {
                 let same = |found: &Fault| std::mem::discriminant(&found.kind) == std::mem::discriminant(&fault.kind);
-                Err(interpret(job, options(ExecutionOrder::Forward))?.err().filter(same).unwrap_or(fault))
+                Err(interpret(job, interpreter(ExecutionOrder::Forward))?.err().filter(same).unwrap_or(fault))
             }
             outcome => outcome,
         },
     };
-    let mut found = outcome.as_ref().err().map(|fault| finding(job, fault));
+    let mut found = outcome.as_ref().err().map(|fault| RunFinding::of_fault(job, fault));
     if let (true, Ok(forward)) = (sanitize, &outcome) {
-        found = match interpret(job, options(ExecutionOrder::Reverse))? {
-            Err(fault) => Some(finding(job, &fault)),
-            Ok(reverse) if reverse.memory != forward.memory => Some(Finding {
-                message: format!("kernel '{}': its results depend on the execution order of threads", kernel.name),
-                line: None,
-            }),
+        found = match interpret(job, interpreter(ExecutionOrder::Reverse))? {
+            Err(fault) => Some(RunFinding::of_fault(job, &fault)),
+            Ok(reverse) if reverse.memory != forward.memory => Some(RunFinding::order_dependence(job)),
             Ok(_) => None,
         };
     }
-    let firsts: Vec<Value> = job.values.iter().filter_map(|parts| parts.first().copied()).collect();
-    let none = RunOutcome { memory: vec![vec![]; kernel.params.len()], lines: vec![] };
+    let none = RunOutcome { memory: vec![], lines: vec![] };
     let shown = outcome.as_ref().unwrap_or(&none);
-    let written: Vec<(&str, String, Vec<Value>)> = (kernel.params.iter().zip(&shown.memory))
-        .filter(|(p, words)| p.access.writes() && !words.is_empty())
-        .map(|(p, words)| {
-            let first = cells(kernel, p, &firsts).take(8).map(|(byte, scalar)| load_scalar(words, byte, scalar));
-            (p.name.as_str(), p.ty.name(&kernel.structs).to_string(), first.collect())
+    let arrays: Vec<OutputArray> = (kernel.params.iter().zip(&job.arrays).zip(&shown.memory))
+        .map(|((param, (name, shape)), words)| OutputArray {
+            name,
+            ty: param.ty.name(&kernel.structs).to_string(),
+            layout: param.ty.layout(&kernel.structs),
+            shape,
+            words,
+            is_written: param.access.writes(),
         })
         .collect();
-    if json {
-        let outputs: Vec<_> = written
-            .iter()
-            .map(|(name, ty, first)| json!({"view": name, "type": ty, "first": values_to_json(first)}))
-            .collect();
-        let (error, line) = found.as_ref().map_or((None, None), |found| (Some(&found.message), found.line));
-        let located = job.origin.as_ref().map(|origin| match line {
-            Some(line) => origin.location(line as u32),
-            None => (origin.file.clone(), 0),
-        });
-        let (file, line) = match located {
-            Some((file, n)) => (Some(file), line.map(|_| n as usize)),
-            None => (None, line),
-        };
-        print_json(&json!({
-            "kernel": kernel.name, "device": device.to_string(), "ok": found.is_none(), "error": error, "line": line, "outputs": outputs,
-            "file": file, "checked": true, "printed": shown.lines,
-        }))?;
-    } else if let Some(Finding { message, line }) = &found {
-        let text = kernel.to_string();
-        let shown = line.and_then(|n| match &job.origin {
-            Some(origin) => Some(format!("\n{}", origin.shown(n as u32))),
-            None => text.lines().nth(n - 1).map(|line| format!("\n{n:4} | {line}")),
-        });
-        print(&format!("{message}{}\n", shown.unwrap_or_default()))?;
+    // Arrays of a run with a finding are neither written to files nor compared.
+    let quiet = OutputOptions::default();
+    let report = (if found.is_some() { &quiet } else { outputs }).report(&arrays, seed)?;
+    let ok = found.is_none() && report.error.is_none();
+    if options.json {
+        let mut members = RunFinding::json(found.as_ref(), job);
+        if let Some(error) = report.error {
+            members.insert("error".into(), json!(error));
+        }
+        members.insert("kernel".into(), json!(kernel.name));
+        members.insert("device".into(), json!(device.to_string()));
+        members.insert("ok".into(), json!(ok));
+        members.insert("checked".into(), json!(true));
+        members.insert("outputs".into(), report.outputs);
+        members.insert("expected".into(), report.expected);
+        members.insert("printed".into(), json!(shown.lines));
+        print_json(&members.into())?;
+    } else if let Some(found) = &found {
+        print(&found.text(job))?;
     } else {
         let printed: String = shown.lines.iter().map(|line| format!("{line}\n")).collect();
-        let lines: Vec<String> =
-            written.iter().map(|(name, ty, first)| format!("{name}: {ty}, first {}\n", format_values(first))).collect();
         let verdict = if sanitize { "no errors found in either order of threads\n" } else { "" };
-        print(&(printed + &lines.concat() + verdict))?;
+        print(&(printed + &report.text + verdict))?;
     }
-    Ok(if found.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

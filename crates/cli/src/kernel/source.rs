@@ -6,8 +6,10 @@ use bornite::ir::templates::{self, KernelResult};
 use bornite::ir::{Kernel, Scalar, Value, VerifyError, elementwise};
 use clap::Args;
 
+use super::bind::{BoundArgs, DefaultArgs, bind, ir_params};
 use super::cuda::{self, LaunchOptions, SourceOrigin};
-use super::{python, run};
+use super::launch_file::LaunchFile;
+use super::python;
 use crate::Failure;
 use crate::text_file::{self, MAX_SOURCE_BYTES};
 
@@ -16,8 +18,17 @@ pub struct Job {
     pub kernel: Kernel,
     pub values: Vec<Vec<Value>>,
     pub memory: Vec<Vec<u64>>,
+    /// Source name and extents in elements of each array.
+    pub arrays: Vec<(String, Vec<u64>)>,
     /// Source file, for kernels in CUDA C++ or Python syntax.
     pub origin: Option<SourceOrigin>,
+}
+
+impl Job {
+    pub fn new(kernel: Kernel, bound: BoundArgs, origin: Option<SourceOrigin>) -> Job {
+        let BoundArgs { values, memory, arrays } = bound;
+        Job { kernel, values, memory, arrays, origin }
+    }
 }
 
 /// A kernel to be emitted.
@@ -30,7 +41,7 @@ pub struct EmitSource {
 }
 
 /// Options that select a kernel.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub struct KernelSelector {
     #[command(flatten)]
     from: KernelInput,
@@ -62,7 +73,7 @@ pub fn shape(text: &str) -> Result<Shape, String> {
     sizes.map(Shape).ok_or_else(|| "write sizes separated by x, such as 1024x512".into())
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[group(required = true, multiple = false)]
 struct KernelInput {
     /// A file in IR text (.bir), CUDA C++ (.cu) or Python syntax (.py)
@@ -321,11 +332,18 @@ impl KernelSelector {
         if let Some(file) = self.python_file() {
             return python::job(&self.launch, file, self.kernel.as_deref());
         }
-        let kernel = self.kernel()?;
-        let values = run::values(&kernel);
-        let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
-        let memory = run::memory(&kernel, &firsts)?;
-        Ok(Job { kernel, values, memory, origin: None })
+        let (kernel, launch) = (self.ir_kernel()?, self.launch.loaded()?);
+        let bound = bind(&kernel, &ir_params(&kernel), launch.args(), launch.seed(), DefaultArgs::Generated)?;
+        Ok(Job::new(kernel, bound, None))
+    }
+
+    /// Adds the settings of a launch file for options that are not set.
+    pub fn add_missing(&mut self, file: LaunchFile) -> Result<(), String> {
+        if self.from.file.is_none() && file.kernel.is_some() {
+            return Err("kernel selects a kernel of a file; remove it".into());
+        }
+        self.kernel = self.kernel.take().or(file.kernel.clone());
+        self.launch.add_missing(&file)
     }
 
     /// The kernel to emit.
@@ -342,8 +360,16 @@ impl KernelSelector {
         if let Some(file) = self.python_file() {
             return python::kernel(&self.launch, file, self.kernel.as_deref());
         }
-        if self.launch.is_set() {
-            return Err("--grid, --block, --dim, --shared and --arg require a CUDA C++ or Python-syntax file".into());
+        if !self.launch.args().is_empty() {
+            return Err("--arg requires a CUDA C++ or Python-syntax file, or 'kernel run'".into());
+        }
+        self.ir_kernel()
+    }
+
+    /// The kernel of an IR file, a template or an expression.
+    fn ir_kernel(&self) -> Result<Kernel, Failure> {
+        if self.launch.sets_launch() {
+            return Err("--grid, --block, --dim and --shared require a CUDA C++ or Python-syntax file".into());
         }
         if let Some(text) = &self.from.expr {
             return Ok(elementwise("elementwise", text, self.dtype, self.count)?);

@@ -1,22 +1,28 @@
 //! Unchecked launches of CUDA C++ files that the front end does not support, compiled by NVRTC.
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use bornite::Device;
-use bornite::ir::{Scalar, Value, load_scalar, store_scalar};
+use bornite::ir::{Scalar, Type, store_scalar};
 use bornite_cuda::{Buffer, KernelFunction, LaunchConfig};
 use bornite_lang::Errors;
 use serde_json::json;
 
 use super::argument::{ArgSpec, ArgValue, NumberLiteral};
 use super::cuda::read;
-use super::run::{format_values, values_to_json, zeros};
+use super::outputs::{OutputArray, OutputOptions};
+use super::run::{words, zeros};
 use super::source::KernelSelector;
 use crate::{Failure, note, print, print_json};
 
 /// Runs an unsupported file unchecked on a GPU; on other devices, returns the front end's errors.
-pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, json: bool) -> Result<ExitCode, Failure> {
+pub fn run_unchecked(
+    source: &KernelSelector,
+    error: Failure,
+    device: Device,
+    options: &OutputOptions,
+    json: bool,
+) -> Result<ExitCode, Failure> {
     let (Device::Cuda(ordinal), Some(file), true) = (device, source.cuda_file(), error.is::<Errors>()) else {
         return Err(error);
     };
@@ -26,16 +32,17 @@ pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, js
     };
     let device = bornite_cuda::Device::open(ordinal)?;
     let cubin = bornite_cuda::compile(name, &with_plain_names(&read(file)?), &device.info().arch())?;
+    let launch = launch.loaded()?;
     let (grid, block) = launch.dims(None);
     let mut buffers = vec![];
     let mut params: Vec<Vec<u8>> = vec![];
     for arg in launch.args() {
-        let (bytes, array) = encoded(arg)?;
-        if array {
+        let (bytes, shape) = encoded(arg, launch.seed())?;
+        if is_array(arg) {
             let buffer = Buffer::new(&device, bytes.len())?;
             buffer.upload(&bytes)?;
             params.push(buffer.address().to_ne_bytes().to_vec());
-            buffers.push((arg, buffer, bytes.len()));
+            buffers.push((arg, buffer, bytes.len(), shape));
         } else {
             params.push(bytes);
         }
@@ -46,13 +53,30 @@ pub fn run_unchecked(source: &KernelSelector, error: Failure, device: Device, js
     geometry.shared_bytes = launch.shared_bytes().try_into().unwrap_or(u32::MAX);
     launch_unchecked(&function, &geometry, &params)?;
     device.synchronize()?;
-    let mut outputs = vec![];
-    for (arg, buffer, length) in &buffers {
+    let mut memory = vec![];
+    for (_, buffer, length, _) in &buffers {
         let mut bytes = vec![0; *length];
         buffer.download(&mut bytes)?;
-        outputs.push((arg.name.as_str(), scalar_of(arg), first_values(&bytes, scalar_of(arg))));
+        memory.push(words(&bytes));
     }
-    show(file, name, &outputs, json)
+    let arrays: Vec<OutputArray> = (buffers.iter().zip(&memory))
+        .map(|((arg, _, _, shape), words)| {
+            let scalar = scalar_of(arg);
+            let (ty, layout) = (scalar.to_string(), Type::Scalar(scalar).layout(&[]));
+            OutputArray { name: &arg.name, ty, layout, shape, words, is_written: true }
+        })
+        .collect();
+    let report = options.report(&arrays, launch.seed())?;
+    let ok = report.error.is_none();
+    if json {
+        print_json(&json!({
+            "kernel": name, "file": file, "ok": ok, "checked": false, "outputs": report.outputs,
+            "expected": report.expected, "error": report.error,
+        }))?;
+    } else {
+        print(&(report.text + "unchecked: indices, races and barriers were not checked\n"))?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Launches with arguments in the order of the command line.
@@ -64,53 +88,34 @@ fn launch_unchecked(function: &KernelFunction, geometry: &LaunchConfig, params: 
     Ok(())
 }
 
-fn show(file: &Path, name: &str, outputs: &[(&str, Scalar, Vec<Value>)], json: bool) -> Result<ExitCode, Failure> {
-    if json {
-        let all: Vec<_> = outputs
-            .iter()
-            .map(|(view, ty, first)| json!({"view": view, "type": ty.name(), "first": values_to_json(first)}))
-            .collect();
-        print_json(&json!({"kernel": name, "file": file, "ok": true, "checked": false, "outputs": all}))?;
-    } else {
-        let lines: Vec<String> =
-            outputs.iter().map(|(view, ty, first)| format!("{view}: {ty}, first {}\n", format_values(first))).collect();
-        print(&(lines.concat() + "unchecked: indices, races and barriers were not checked\n"))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Type of an argument: as written, else float for arrays and numbers with a decimal point, int
-/// otherwise.
+/// Type of an argument: as written, else that of its file, else float for arrays and numbers with a
+/// decimal point, int otherwise.
 fn scalar_of(arg: &ArgSpec) -> Scalar {
     let integers = |all: &[NumberLiteral]| all.iter().all(|number| matches!(number, NumberLiteral::Int(_)));
     arg.dtype.unwrap_or(match &arg.value {
-        ArgValue::Literal(all) if integers(all) => Scalar::I32,
+        ArgValue::Literal { numbers, .. } if integers(numbers) => Scalar::I32,
+        ArgValue::Contents(contents) => contents.dtype().unwrap_or(Scalar::F32),
         _ => Scalar::F32,
     })
 }
 
-/// Bytes of an argument, and true if it is an array.
-fn encoded(arg: &ArgSpec) -> Result<(Vec<u8>, bool), Failure> {
-    let (scalar, count) = (scalar_of(arg), arg.value.count());
+fn is_array(arg: &ArgSpec) -> bool {
+    !matches!(arg.value, ArgValue::Literal { brackets: false, .. })
+}
+
+/// Bytes of an argument, and its shape.
+fn encoded(arg: &ArgSpec, seed: u64) -> Result<(Vec<u8>, Vec<u64>), Failure> {
+    let scalar = scalar_of(arg);
+    let shape = arg.element_shape(&Type::Scalar(scalar).layout(&[]))?;
+    let count = shape.iter().product::<u64>() as usize;
     let mut words = zeros((count * scalar.bytes()).div_ceil(8))?;
-    for (n, value) in arg.values(std::iter::repeat_n(scalar, count)).enumerate() {
-        store_scalar(&mut words, n * scalar.bytes(), value?);
+    for stored in arg.stored((0..count).map(|n| (n * scalar.bytes(), scalar)), seed) {
+        let (byte, value) = stored?;
+        store_scalar(&mut words, byte, value);
     }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(count * scalar.bytes());
-    Ok((bytes, matches!(arg.value, ArgValue::Fill(..))))
-}
-
-fn first_values(bytes: &[u8], scalar: Scalar) -> Vec<Value> {
-    let words: Vec<u64> = bytes
-        .chunks(8)
-        .map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        })
-        .collect();
-    (0..(bytes.len() / scalar.bytes()).min(8)).map(|n| load_scalar(&words, n * scalar.bytes(), scalar)).collect()
+    Ok((bytes, shape))
 }
 
 /// The source with `extern "C"` kernels, so that their names are not mangled, and without host

@@ -1,6 +1,6 @@
 //! Element addresses, with bounds checks unless an index is known to be in bounds.
 
-use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, ParamId, Scalar, View};
+use bornite_ir::{Args, Check, Expr, ExprId, Extent, Layout, LocalArrayId, ParamId, Scalar, View};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
 
@@ -40,14 +40,13 @@ impl Lowering<'_, '_> {
         indices: &Args,
         count: usize,
     ) -> Vec<(ir::Value, i32, Scalar)> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
-        let layout = self.kernel.param(id).ty.layout(&self.kernel.structs);
+        let layout = self.kernel.view(view).ty.layout(&self.kernel.structs);
         if let Some(component) = self.kernel.view(view).component_index(indices) {
-            return vec![self.component_address(id, indices, component, &layout)];
+            return vec![self.component_address(view, indices, component, &layout)];
         }
         let width = count / layout.offsets.len().max(1);
         let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.scalar_value(index)).collect();
-        let address = self.address(id, indices, &index_values, Reach { width, lanes: None });
+        let address = self.address(view, indices, &index_values, Reach { width, lanes: None });
         let offsets = (0..width).flat_map(|n| layout.offsets.iter().map(move |component| (n, component)));
         offsets.map(|(n, &(offset, scalar))| (address, (n * layout.bytes + offset) as i32, scalar)).collect()
     }
@@ -55,40 +54,50 @@ impl Lowering<'_, '_> {
     /// Returns address, offset and type of one component of an element.
     fn component_address(
         &mut self,
-        id: ParamId,
+        view: View,
         indices: &Args,
         component: ExprId,
         layout: &Layout,
     ) -> (ir::Value, i32, Scalar) {
         let index_values: Vec<TypedValue> = indices.iter().map(|&index| self.scalar_value(index)).collect();
-        let rank = self.kernel.param(id).dims.len();
-        let address = self.address(id, indices, &index_values[..rank], Reach { width: 1, lanes: None });
+        let rank = self.kernel.view(view).dims.len();
+        let address = self.address(view, indices, &index_values[..rank], Reach { width: 1, lanes: None });
         if let Expr::Const(known) = self.kernel.code.expr(component) {
             let (offset, scalar) = layout.offsets[known.as_i64() as usize];
             return (address, offset as i32, scalar);
         }
         let index = self.wide_index(index_values[rank]);
         let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, index, layout.offsets.len() as i64);
-        self.guard(inside, id.0 as i64, COMPONENT, index, 0);
+        self.guard(inside, self.view_number(view) as i64, COMPONENT, index, 0);
         // A dynamic component index implies that all components have the same type.
         let scalar = layout.offsets[0].1;
         let further = self.b.ins().imul_imm_s(index, scalar.bytes() as i64);
         (self.b.ins().iadd(address, further), 0, scalar)
     }
 
+    /// Number of a view in fault records: parameters come first, then local arrays. Shared memory is
+    /// rejected earlier.
+    fn view_number(&self, view: View) -> usize {
+        match view {
+            View::Param(ParamId(n)) => n as usize,
+            View::Local(LocalArrayId(n)) => self.kernel.params.len() + n as usize,
+            View::Shared(_) => usize::MAX,
+        }
+    }
+
     /// Returns the address of an element, after a bounds check of it and of all elements in reach.
     pub(super) fn address(
         &mut self,
-        id: ParamId,
+        view: View,
         indices: &Args,
         index_values: &[TypedValue],
         reach: Reach,
     ) -> ir::Value {
-        let param = self.kernel.param(id);
-        let bytes = self.kernel.bytes_of(param.ty);
+        let (viewed, number) = (self.kernel.view(view), self.view_number(view));
+        let bytes = self.kernel.bytes_of(viewed.ty);
         let Reach { width, lanes } = reach;
         let mut element_offset: Option<ir::Value> = None;
-        for (n, (&index, dim)) in index_values.iter().zip(&param.dims).enumerate() {
+        for (n, (&index, dim)) in index_values.iter().zip(viewed.dims).enumerate() {
             let wide = self.wide_index(index);
             if self.options.check_all_indices || !self.ranges.is_in_bounds(indices, n) {
                 let wide_reach = if n + 1 == index_values.len() { width as i64 - 1 } else { 0 };
@@ -96,7 +105,7 @@ impl Lowering<'_, '_> {
                     Some((dimension, further, last)) if dimension == n => (further, last),
                     _ => (0, 0),
                 };
-                self.check(id, n, wide, dim.extent, [wide_reach, further], last);
+                self.check(number, n, wide, dim.extent, [wide_reach, further], last);
             }
             let step = match dim.stride {
                 Extent::Const(0) => continue,
@@ -115,12 +124,12 @@ impl Lowering<'_, '_> {
             true => self.b.ins().ishl_imm_u(element_offset, bytes.trailing_zeros() as i64),
             false => self.b.ins().imul_imm_s(element_offset, bytes as i64),
         };
-        let address = self.b.ins().iadd(self.bases[id.0 as usize], offset);
+        let address = self.b.ins().iadd(self.bases[number], offset);
         if width > 1 {
-            let whole = self.b.ins().iadd(element_offset, self.origins[id.0 as usize]);
+            let whole = self.b.ins().iadd(element_offset, self.origins[number]);
             let rest = self.b.ins().band_imm_s(whole, width as i64 - 1);
             let aligned = self.b.ins().icmp_imm_s(IntCC::Equal, rest, 0);
-            self.guard(aligned, id.0 as i64, MISALIGNED - width as i64, whole, 0);
+            self.guard(aligned, number as i64, MISALIGNED - width as i64, whole, 0);
         }
         address
     }
@@ -129,14 +138,14 @@ impl Lowering<'_, '_> {
     /// the lane of the furthest.
     fn check(
         &mut self,
-        id: ParamId,
+        view: usize,
         n: usize,
         index: ir::Value,
         extent: Extent,
         [neighbours, further]: [i64; 2],
         last: i64,
     ) {
-        let (view, dimension, extent) = (id.0 as i64, n as i64, self.extent(extent));
+        let (view, dimension, extent) = (view as i64, n as i64, self.extent(extent));
         if neighbours == 0 && further == 0 {
             let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, index, extent);
             return self.guard(inside, view, dimension, index, 0);

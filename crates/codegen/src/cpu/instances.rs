@@ -55,7 +55,8 @@ pub(super) fn lower(
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
     let &[views, values, first, end, record] = b.block_params(entry) else { return lowered };
-    let bases = (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
+    let mut bases: Vec<ir::Value> =
+        (0..kernel.params.len() as i32).map(|n| b.ins().load(pointer, flags(), views, n * 8)).collect();
     // Every component of a value parameter is passed as a 64-bit word; the origins of all views
     // follow.
     let mut arguments: Vec<Vec<TypedValue>> = vec![];
@@ -71,8 +72,15 @@ pub(super) fn lower(
         arguments.push(components);
         word += scalars.len() as i32;
     }
-    let origins =
+    let mut origins: Vec<ir::Value> =
         (0..kernel.params.len() as i32).map(|n| b.ins().load(types::I64, flags(), values, (word + n) * 8)).collect();
+    if !kernel.local_arrays.is_empty() {
+        let memory = b.ins().load(pointer, flags(), record, FaultRecord::LOCAL_MEMORY);
+        for start in kernel.local_layout().0 {
+            bases.push(b.ins().iadd_imm_s(memory, start as i64));
+            origins.push(b.ins().iconst(types::I64, 0));
+        }
+    }
     // The last word is the address of the constant pool; as an immediate it would be materialized
     // at every use.
     let constants_base = b.ins().load(pointer, flags(), values, (word + kernel.params.len() as i32) * 8);

@@ -48,6 +48,8 @@ struct LaunchJob {
     /// per instance.
     statement_limit: i64,
     statements_left: AtomicI64,
+    /// Size of the memory of local arrays, in words.
+    local_words: usize,
     /// Record of the first fault.
     fault: Mutex<Option<FaultRecord>>,
 }
@@ -73,10 +75,16 @@ impl LaunchJob {
         if self.stopped.load(Ordering::Relaxed) {
             return;
         }
-        let mut record = FaultRecord { statements_left: self.statement_limit, ..FaultRecord::default() };
+        let mut local_memory = vec![0u64; self.local_words];
+        let mut record = FaultRecord {
+            statements_left: self.statement_limit,
+            local_memory: local_memory.as_mut_ptr() as u64,
+            ..FaultRecord::default()
+        };
         // SAFETY: `views` holds one valid address per parameter, checked by `check_args` to be as
         // long as the kernel requires; compiled code checks every index against that length, or was
-        // proven to stay below it; `record` outlives the call. The code itself lives as long as the
+        // proven to stay below it; `record` and `local_memory`, which has the size of all local
+        // arrays, outlive the call. The code itself lives as long as the
         // `CpuKernel` that `run` borrows.
         #[allow(unsafe_code)]
         let faulted = unsafe { (self.entry)(self.views.as_ptr(), self.values.as_ptr(), first, end, &mut record) };
@@ -123,6 +131,7 @@ impl CpuKernel {
             stopped: AtomicBool::new(false),
             statement_limit,
             statements_left: AtomicI64::new(statement_limit),
+            local_words: self.kernel.local_layout().1.div_ceil(8),
             fault: Mutex::new(None),
         };
         let fault = match pool::num_threads() {

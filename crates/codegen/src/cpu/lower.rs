@@ -204,6 +204,8 @@ impl<'k> Lowering<'k, '_> {
                 // Instances run one after the other on a thread, and cooperative kernels are
                 // rejected.
                 Stmt::Barrier | Stmt::WarpBarrier => {}
+                // Only the interpreter tracks what is initialized.
+                Stmt::Declare(_) => {}
                 Stmt::Fence(_) => {
                     self.b.ins().fence();
                 }

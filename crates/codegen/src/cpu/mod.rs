@@ -99,7 +99,8 @@ type Entry = unsafe extern "C" fn(*const *mut u8, *const u64, u64, u64, *mut Fau
 #[derive(Default)]
 #[repr(C)]
 struct FaultRecord {
-    /// Index of the view, or the divisor of a division.
+    /// Index of the parameter or, after all parameters, of the local array; or the divisor of a
+    /// division.
     view: u64,
     /// Dimension of the index; a negative value encodes another kind of fault.
     dimension: i64,
@@ -108,6 +109,8 @@ struct FaultRecord {
     instance: u64,
     /// Remaining statements, if they are limited.
     statements_left: i64,
+    /// Address of the memory of local arrays, which the instances of a thread use in turn.
+    local_memory: u64,
 }
 
 impl FaultRecord {
@@ -115,6 +118,8 @@ impl FaultRecord {
     const WORDS: usize = 4;
     /// Byte offset of `statements_left`.
     const STATEMENTS_LEFT: i32 = std::mem::offset_of!(FaultRecord, statements_left) as i32;
+    /// Byte offset of `local_memory`.
+    const LOCAL_MEMORY: i32 = std::mem::offset_of!(FaultRecord, local_memory) as i32;
 }
 
 /// Fault code of a misaligned vector access, minus the vector's width.
@@ -255,21 +260,23 @@ impl CpuKernel {
 
     fn fault(&self, record: &FaultRecord, values: &[Value]) -> Fault {
         let thread = format!("instance {}", record.instance);
-        let (name, dims) = match self.kernel.params.get(record.view as usize) {
-            Some(param) => (param.name.clone(), &param.dims[..]),
-            None => (format!("@{}", record.view), &[][..]),
+        let (n, params) = (record.view as usize, &self.kernel.params);
+        let (name, ty, dims) = match (params.get(n), self.kernel.local_arrays.get(n.wrapping_sub(params.len()))) {
+            (Some(param), _) => (param.name.clone(), Some(param.ty), &param.dims[..]),
+            (None, Some(array)) => (array.name.clone(), Some(array.ty), &array.dims[..]),
+            (None, None) => (format!("@{}", record.view), None, &[][..]),
         };
         let kind = if record.dimension == TOO_LONG {
             FaultKind::StatementLimit(self.options.max_statements.unwrap_or(0))
         } else if record.dimension == COMPONENT {
-            let count =
-                self.kernel.params.get(record.view as usize).map_or(0, |p| p.ty.component_count(&self.kernel.structs));
+            let count = ty.map_or(0, |ty| ty.component_count(&self.kernel.structs));
             let view = format!("{name}, components");
-            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, thread }
+            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, indices: vec![], thread }
         } else if record.dimension == ASSERTION {
             match checks(&self.kernel).get(record.view as usize) {
                 Some(Check::InBounds { len, array, .. }) => {
-                    FaultKind::OutOfBounds { view: array.clone(), index: record.index, len: *len, thread }
+                    let (view, index) = (array.clone(), record.index);
+                    FaultKind::OutOfBounds { view, index, len: *len, indices: vec![], thread }
                 }
                 Some(Check::Assert { message, .. }) => FaultKind::AssertionFailed { message: message.clone(), thread },
                 None => FaultKind::AssertionFailed { message: String::new(), thread },
@@ -285,7 +292,7 @@ impl CpuKernel {
             let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.resolve(values));
             let view = if dims.len() > 1 { format!("{name}, dimension {}", record.dimension) } else { name };
             let len = extent.max(0) as u64;
-            FaultKind::OutOfBounds { view, index: record.index, len, thread }
+            FaultKind::OutOfBounds { view, index: record.index, len, indices: vec![], thread }
         };
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }

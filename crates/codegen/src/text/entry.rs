@@ -1,8 +1,10 @@
-//! Function signatures, the loop over instances, and shared-memory declarations.
+//! Function signatures, the loop over instances, and declarations of shared and local arrays.
 
 use std::fmt::Write;
 
-use bornite_ir::{Access, Expr, Extent, Function, Kernel, LaunchMode, Scalar, SharedId, Stmt, Type, View};
+use bornite_ir::{
+    Access, Expr, Extent, Function, Kernel, LaunchMode, LocalArrayId, Scalar, SharedId, Stmt, Type, View,
+};
 
 use super::syntax::c_type;
 use super::{Dialect, Printer, names};
@@ -91,10 +93,12 @@ impl<'k> Printer<'k> {
                 let _ = writeln!(text, "    for ({first}; i_ < {count};\n         {step}) {{");
             }
             let _ = writeln!(text, "        const {0} index = ({0})i_;", c_type(kernel.index));
+            text += &self.local_arrays(2);
             text += &self.print_code(&kernel.code, 2);
             return text + "    }\n}\n";
         }
         text += &self.shared_arrays();
+        text += &self.local_arrays(1);
         text += &self.print_code(&kernel.code, 1);
         text + "}\n"
     }
@@ -112,7 +116,7 @@ impl<'k> Printer<'k> {
             let sizes: String = shared.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(kernel, shared.ty), &self.names.shared[n]);
             // A float array is aligned to one float only.
-            let align = if self.is_wide(SharedId(n as u32)) { "__align__(16) " } else { "" };
+            let align = if self.is_wide(SharedId(n as u32).into()) { "__align__(16) " } else { "" };
             let _ = match &dynamic {
                 Some((starts, _)) => {
                     writeln!(text, "    {ty} (&{name}){sizes} = *({ty} (*){sizes})(bn_shared + {});", starts[n])
@@ -123,10 +127,22 @@ impl<'k> Printer<'k> {
         text
     }
 
-    /// Returns true if the kernel accesses several elements of a shared array at once.
-    fn is_wide(&self, id: SharedId) -> bool {
+    /// Prints the declarations of local arrays.
+    fn local_arrays(&self, depth: usize) -> String {
+        let mut text = String::new();
+        for (n, array) in self.kernel.local_arrays.iter().enumerate() {
+            let sizes: String = array.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
+            let (ty, name) = (self.names.of_type(self.kernel, array.ty), &self.names.local_arrays[n]);
+            let align = if self.is_wide(LocalArrayId(n as u32).into()) { "alignas(16) " } else { "" };
+            let _ = writeln!(text, "{}{align}{ty} {name}{sizes};", "    ".repeat(depth));
+        }
+        text
+    }
+
+    /// Returns true if the kernel accesses several elements of a view at once.
+    fn is_wide(&self, view: View) -> bool {
         let code = &self.kernel.code;
-        let own = |view: &View| *view == View::Shared(id);
+        let own = |found: &View| *found == view;
         let loads = |expr: &Expr| matches!(expr, Expr::Load { view, width: 2.., .. } if own(view));
         let stores = |stmt: &Stmt| match stmt {
             Stmt::Store { view, indices, value } => {
@@ -173,7 +189,9 @@ impl<'k> Printer<'k> {
         // A return ends one instance, not the loop.
         let (open, close) = if returns { ("        [&] {\n", "        }();\n") } else { ("", "") };
         text += open;
-        text += &self.print_code(&kernel.code, if returns { 3 } else { 2 });
+        let depth = if returns { 3 } else { 2 };
+        text += &self.local_arrays(depth);
+        text += &self.print_code(&kernel.code, depth);
         text + close + "    }\n}\n"
     }
 }

@@ -175,6 +175,10 @@ impl<'k> Printer<'k> {
                         false => format!("{element} = {};", value.text),
                     });
                 }
+                Stmt::Declare(array) => {
+                    let line = format!("(void){};", self.names.view((*array).into()));
+                    self.line(line);
+                }
                 Stmt::For { counter, end, body } => {
                     let (name, end) = (self.local(*counter), self.term(*end));
                     self.line(format!("for ({name} = 0; {name} < {}; ++{name}) {{", end.text));
@@ -282,7 +286,7 @@ impl<'k> Printer<'k> {
                 false => index,
             }
         });
-        if let View::Shared(_) = view {
+        if let View::Shared(_) | View::Local(_) = view {
             return name + &indices.map(|index| format!("[{index}]")).collect::<String>();
         }
         let terms = indices.zip(viewed.dims).filter_map(|(index, dim)| match dim.stride {
@@ -476,10 +480,12 @@ pub(crate) fn out_of_bounds_code(kernel: &Kernel, view: View, dimension: usize) 
     let dims = |views: &[&[bornite_ir::Dim]]| views.iter().map(|dims| dims.len()).sum::<usize>();
     let params: Vec<&[bornite_ir::Dim]> = kernel.params.iter().map(|p| &p.dims[..]).collect();
     let shared: Vec<&[bornite_ir::Dim]> = kernel.shared.iter().map(|s| &s.dims[..]).collect();
+    let local: Vec<&[bornite_ir::Dim]> = kernel.local_arrays.iter().map(|array| &array.dims[..]).collect();
     1 + dimension
         + match view {
             View::Param(n) => dims(&params[..n.0 as usize]),
             View::Shared(n) => dims(&params) + dims(&shared[..n.0 as usize]),
+            View::Local(n) => dims(&params) + dims(&shared) + dims(&local[..n.0 as usize]),
         }
 }
 

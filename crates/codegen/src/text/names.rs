@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-use bornite_ir::{Code, Kernel, Op, ParamId, Scalar, SharedId, StructId, Type, View};
+use bornite_ir::{Code, Kernel, LocalArrayId, Op, ParamId, Scalar, SharedId, StructId, Type, View};
 
 use super::syntax::c_type;
 
@@ -84,6 +84,7 @@ pub(super) struct Names {
     pub params: Vec<String>,
     pub values: Vec<String>,
     pub shared: Vec<String>,
+    pub local_arrays: Vec<String>,
 }
 
 /// Returns the name of a kernel's function, which is allocated first.
@@ -105,16 +106,19 @@ impl Names {
         let fields = kernel.structs.iter().map(|s| inside(&mut s.fields.iter().map(|f| &f.name))).collect();
         let arguments = kernel.functions.iter().map(|f| inside(&mut f.params.iter().map(|p| &p.name))).collect();
         let views = kernel.params.iter().map(|p| &p.name).chain(kernel.values.iter().map(|v| &v.name));
-        let mut all = inside(&mut views.chain(kernel.shared.iter().map(|s| &s.name)));
+        let arrays = kernel.shared.iter().map(|s| &s.name).chain(kernel.local_arrays.iter().map(|array| &array.name));
+        let mut all = inside(&mut views.chain(arrays));
         let mut rest = all.split_off(kernel.params.len());
-        let shared = rest.split_off(kernel.values.len());
-        Names { structs, fields, functions, arguments, params: all, values: rest, shared }
+        let mut shared = rest.split_off(kernel.values.len());
+        let local_arrays = shared.split_off(kernel.shared.len());
+        Names { structs, fields, functions, arguments, params: all, values: rest, shared, local_arrays }
     }
 
     pub fn view(&self, view: View) -> &str {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared[n as usize],
+            View::Local(LocalArrayId(n)) => &self.local_arrays[n as usize],
         }
     }
 
@@ -163,6 +167,7 @@ pub(super) fn declarations(kernel: &Kernel, names: &Names) -> String {
     };
     let fields = kernel.structs.iter().flat_map(|s| s.fields.iter().map(|f| f.ty));
     let views = kernel.params.iter().map(|p| p.ty).chain(kernel.shared.iter().map(|s| s.ty));
+    let views = views.chain(kernel.local_arrays.iter().map(|array| array.ty));
     fields.chain(views).chain(kernel.values.iter().map(|v| v.ty)).for_each(&mut note);
     let mut note_code = |code: &Code| {
         code.types.iter().copied().chain(code.locals.iter().map(|local| local.ty)).for_each(&mut note);

@@ -1,12 +1,14 @@
 //! Random well-typed kernels, reproducible from a seed: expressions of all types, vectors, matrices
 //! and structs, functions, loops, branches, gathers through views of all ranks and strides, vector
-//! loads, atomics and, in block kernels, shared memory with barriers and shuffles.
+//! loads, atomics, local arrays and, in block kernels, shared memory with barriers and shuffles.
 
 use bornite_ir::{
     Access, AlgebraOp, Atomic, Axis, Builder, Builtin, Dim, Emit, EmitBits, ExprId, Extent, Field, FunctionId, Kernel,
     LocalId, Op, ParamId, Scalar, SharedId, Shuffle, Stmt, Type, Value, contiguous,
 };
 
+#[path = "local_arrays.rs"]
+mod local_arrays;
 #[path = "uniform.rs"]
 mod uniform;
 
@@ -70,6 +72,7 @@ struct Generator {
     inputs: Vec<Input>,
     sums: Option<(ParamId, Atomic, Type)>,
     locals: Vec<(LocalId, Type)>,
+    arrays: Vec<local_arrays::Array>,
     /// Values in scope.
     pool: Vec<(ExprId, Type)>,
     in_loop: bool,
@@ -155,6 +158,7 @@ fn make(seed: u64, half: bool, uniform: bool) -> Case {
         inputs: vec![],
         sums: None,
         locals: vec![],
+        arrays: vec![],
         pool: vec![],
         in_loop: false,
         block: None,
@@ -179,6 +183,9 @@ fn make(seed: u64, half: bool, uniform: bool) -> Case {
     };
     g.pool.push((index_value, index.into()));
     g.variables();
+    if !uniform {
+        g.local_arrays();
+    }
     if uniform {
         let count = elements.resolve(&values.iter().map(|parts| parts[0]).collect::<Vec<_>>()) as u64;
         for n in 0..1 + g.random.below(4) {
@@ -363,6 +370,7 @@ impl Generator {
                 }
                 11 | 12 if !self.composites.is_empty() => self.algebra(),
                 13 => self.exchange(),
+                15 | 16 if !self.arrays.is_empty() => self.local_access(),
                 14 if self.result.is_some() && !self.in_loop && !self.uniform => {
                     let (condition, value) = (self.pick(Scalar::Bool.into()), self.result.map(|ty| self.pick(ty)));
                     self.b.if_else(condition, |b| b.push_stmt(Stmt::Return(value)), |_| {});

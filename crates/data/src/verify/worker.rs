@@ -2,8 +2,8 @@
 //! A crash, hang or memory leak in NVRTC affects only this process (see `workers.rs`).
 
 use std::io::{BufRead, Write};
-use std::sync::mpsc;
 
+use bornite_support::worker::serve_lines;
 use serde::{Deserialize, Serialize};
 
 use super::code::{CompiledCode, CudaSource, EmitOptions, compile_sources};
@@ -41,40 +41,21 @@ pub(super) enum CompileResponse {
 /// even during a compilation: a hanging compiler must not outlive its run.
 pub fn serve(
     from: impl BufRead + Send + 'static,
-    mut to: impl Write,
+    to: impl Write,
     on_disconnect: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<()> {
     let greeting = match bornite_cuda::nvrtc_version() {
         Ok(_) => Greeting::Ready(VERSION.into()),
         Err(error) => Greeting::Failed(error.to_string()),
     };
-    write_line(&mut to, &greeting)?;
-    let (send, requests) = mpsc::channel();
-    std::thread::Builder::new().spawn(move || {
-        for line in from.lines() {
-            let Ok(line) = line else { break };
-            if send.send(line).is_err() {
-                break;
-            }
-        }
-        on_disconnect();
-    })?;
-    for line in requests {
-        let answer = match serde_json::from_str::<CompileRequest>(&line) {
+    serve_lines(from, to, on_disconnect, &serde_json::to_string(&greeting)?, |line| {
+        let answer = match serde_json::from_str::<CompileRequest>(line) {
             Err(error) => CompileResponse::Failed(format!("invalid request to a compiler worker: {error}")),
             Ok(CompileRequest { arch, emit, texts }) => match compile_sources(&texts, emit, &arch) {
                 Ok(answers) => CompileResponse::Answers(answers),
                 Err(error) => CompileResponse::Failed(error.to_string()),
             },
         };
-        write_line(&mut to, &answer)?;
-    }
-    Ok(())
-}
-
-fn write_line(to: &mut impl Write, message: &impl Serialize) -> std::io::Result<()> {
-    let mut line = serde_json::to_string(message)?;
-    line.push('\n');
-    to.write_all(line.as_bytes())?;
-    to.flush()
+        serde_json::to_string(&answer).unwrap_or_default()
+    })
 }

@@ -2,13 +2,11 @@
 //! an invalid response is restarted, and its batch is halved until the text that causes it is
 //! found.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use bornite_support::worker::{RequestLimits, WorkerError, WorkerProcess};
 
 use super::Rejection;
 use super::code::{CompiledCode, CudaSource, EmitOptions};
@@ -45,28 +43,28 @@ impl WorkerConfig {
 
 /// Failure of a worker.
 enum WorkerFailure {
-    Died(String),
-    Hung(Duration),
-    Memory(u64),
+    Process(WorkerError),
     Garbage(String),
 }
 
 impl WorkerFailure {
     fn into_rejection(self) -> Rejection {
         let (kind, what) = match self {
-            WorkerFailure::Died(how) => ("compiler_crashed", format!("the compiler process ended ({how})")),
-            WorkerFailure::Hung(after) => ("compiler_timeout", format!("no answer within {} s", after.as_secs_f64())),
-            WorkerFailure::Memory(bytes) => ("compiler_out_of_memory", format!("the compiler used {} MB", bytes >> 20)),
+            WorkerFailure::Process(WorkerError::Died(how)) => {
+                ("compiler_crashed", format!("the compiler process ended ({how})"))
+            }
+            WorkerFailure::Process(WorkerError::TimedOut(after)) => {
+                ("compiler_timeout", format!("no answer within {} s", after.as_secs_f64()))
+            }
+            WorkerFailure::Process(WorkerError::OutOfMemory(bytes)) => {
+                ("compiler_out_of_memory", format!("the compiler used {} MB", bytes >> 20))
+            }
             WorkerFailure::Garbage(line) => ("compiler_invalid_response", format!("the worker answered '{line}'")),
         };
         Rejection::CompilerFailure { kind, what }
     }
 }
 
-/// Maximum response size: 32 kernels with SASS take less than a hundredth of this.
-const MAX_RESPONSE_BYTES: u64 = 1 << 28;
-/// Polling interval for a busy worker.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for starting a worker: NVRTC's library has 100 MB to load.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -132,55 +130,20 @@ impl WorkerPool {
     }
 }
 
-/// A worker process, and a thread that communicates with it, since pipes have no timeouts.
-struct Worker {
-    child: Child,
-    requests: Sender<String>,
-    responses: Receiver<String>,
-}
+/// A worker process that is ready to compile.
+struct Worker(WorkerProcess);
 
 impl Worker {
     fn start(config: &WorkerConfig) -> Result<Worker, String> {
         let failed = |why: String| format!("could not start compiler worker {}: {why}", config.program.display());
-        let mut command = Command::new(&config.program);
-        // Own process group: Ctrl-C goes to the run, which stops its workers after writing finished
-        // rows.
-        command.args(&config.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
-        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let (mut to, from) = (child.stdin.take(), child.stdout.take());
-        let (requests, pending_requests) = mpsc::channel::<String>();
-        let (response_sender, responses) = mpsc::channel();
-        let relay = move || {
-            let Some(from) = from else { return };
-            let mut from = BufReader::new(from);
-            loop {
-                let mut line = vec![];
-                let read = from.by_ref().take(MAX_RESPONSE_BYTES).read_until(b'\n', &mut line);
-                if read.is_err()
-                    || line.is_empty()
-                    || response_sender.send(String::from_utf8_lossy(&line).into_owned()).is_err()
-                {
-                    return;
-                }
-                let Ok(request) = pending_requests.recv() else { return };
-                if to.as_mut().is_none_or(|to| to.write_all(request.as_bytes()).and_then(|_| to.flush()).is_err()) {
-                    return;
-                }
-            }
-        };
-        let mut worker = Worker { child, requests, responses };
-        if let Err(error) = std::thread::Builder::new().spawn(relay) {
-            return Err(failed(format!("could not start its thread: {error}")));
-        }
-        match worker.responses.recv_timeout(STARTUP_TIMEOUT) {
-            Err(RecvTimeoutError::Timeout) => {
-                Err(failed(format!("no response within {} s", STARTUP_TIMEOUT.as_secs())))
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(failed(format!("the process ended immediately ({})", worker.exit_status())))
-            }
+        let mut process =
+            WorkerProcess::start(&config.program, &config.args).map_err(|error| failed(error.to_string()))?;
+        let limits = RequestLimits { timeout: STARTUP_TIMEOUT, max_memory_bytes: u64::MAX };
+        match process.receive(limits) {
+            Err(WorkerError::Died(status)) => Err(failed(format!("the process ended immediately ({status})"))),
+            Err(_) => Err(failed(format!("no response within {} s", STARTUP_TIMEOUT.as_secs()))),
             Ok(line) => match serde_json::from_str::<Greeting>(&line) {
-                Ok(Greeting::Ready(version)) if version == VERSION => Ok(worker),
+                Ok(Greeting::Ready(version)) if version == VERSION => Ok(Worker(process)),
                 Ok(Greeting::Ready(version)) => Err(failed(format!("it has version {version}, expected {VERSION}"))),
                 Ok(Greeting::Failed(why)) => Err(why),
                 Err(_) => Err(failed(format!("unexpected first line '{}'", truncated(&line)))),
@@ -189,63 +152,19 @@ impl Worker {
     }
 
     fn call(&mut self, config: &WorkerConfig, request: &CompileRequest) -> Result<CompileResponse, WorkerFailure> {
-        let line = serde_json::to_string(request).unwrap_or_default() + "\n";
-        if self.requests.send(line).is_err() {
-            return Err(WorkerFailure::Died(self.exit_status()));
-        }
+        let line = serde_json::to_string(request).unwrap_or_default();
         // A disassembler takes a third of a second to start, for every text.
         let factor = if request.emit.sass { 10 } else { 1 };
         let timeout = config.timeout + config.timeout_per_text * factor * request.texts.len() as u32;
-        let started = Instant::now();
-        loop {
-            match self.responses.recv_timeout(POLL_INTERVAL) {
-                Ok(line) => {
-                    return match serde_json::from_str(&line) {
-                        Ok(CompileResponse::Answers(answers)) if answers.len() != request.texts.len() => {
-                            let what = format!("{} results for {} texts", answers.len(), request.texts.len());
-                            Err(WorkerFailure::Garbage(what))
-                        }
-                        Ok(answer) => Ok(answer),
-                        Err(_) => Err(WorkerFailure::Garbage(truncated(&line))),
-                    };
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(WorkerFailure::Died(self.exit_status())),
-                Err(RecvTimeoutError::Timeout) => {
-                    if started.elapsed() > timeout {
-                        return Err(WorkerFailure::Hung(timeout));
-                    }
-                    if let Some(bytes) = self.memory_bytes().filter(|bytes| *bytes > config.max_memory_bytes) {
-                        return Err(WorkerFailure::Memory(bytes));
-                    }
-                }
+        let limits = RequestLimits { timeout, max_memory_bytes: config.max_memory_bytes };
+        let line = self.0.call(&line, limits).map_err(WorkerFailure::Process)?;
+        match serde_json::from_str(&line) {
+            Ok(CompileResponse::Answers(answers)) if answers.len() != request.texts.len() => {
+                Err(WorkerFailure::Garbage(format!("{} results for {} texts", answers.len(), request.texts.len())))
             }
+            Ok(answer) => Ok(answer),
+            Err(_) => Err(WorkerFailure::Garbage(truncated(&line))),
         }
-    }
-
-    /// Resident memory of the process, where the system reports it.
-    fn memory_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
-    }
-
-    /// Exit status of a process that closed its pipes.
-    fn exit_status(&mut self) -> String {
-        let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(1) {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return status.to_string(),
-                _ => std::thread::sleep(Duration::from_millis(5)),
-            }
-        }
-        "it closed its pipes".into()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -4,11 +4,11 @@
 use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
-use super::races::{AccessEvent, AccessKind};
-use super::{Component, ExecutionOrder, Machine};
+use super::races::{AccessEvent, AccessKind, Conflict};
+use super::{Component, ExecutionOrder, Machine, RecordedAccess};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, ParamId, Scalar, SharedId, Stmt, Value, View, WARP_SIZE,
-    load_scalar, store_scalar,
+    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt, Value, View,
+    WARP_SIZE, load_scalar, store_scalar,
 };
 
 /// A view bound to its argument: extents, strides and layout in this launch.
@@ -53,6 +53,23 @@ impl BoundView {
     /// Returns the number of tracked cells.
     pub fn cell_count(&self) -> u64 {
         self.elements * self.cells as u64
+    }
+
+    /// Returns the indices of the element of a cell, or its offset if the strides do not determine
+    /// them.
+    fn indices(&self, cell: usize) -> Vec<i64> {
+        let offset = (cell / self.cells) as i64;
+        let mut rest = offset - self.origin;
+        let mut indices = vec![];
+        for &(extent, stride) in &self.dims {
+            let index = if stride > 0 && rest >= 0 { rest / stride } else { 0 };
+            if index >= extent {
+                return vec![offset];
+            }
+            indices.push(index);
+            rest -= index * stride;
+        }
+        if rest == 0 { indices } else { vec![offset] }
     }
 }
 
@@ -158,7 +175,10 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
     ) -> Result<Vec<usize>, Fault> {
         let bound = self.bound_view(view);
-        let mut positions = vec![bound.origin as u64; self.lanes];
+        let mut positions = match view {
+            View::Local(_) => (0..self.lanes as u64).map(|lane| lane * bound.elements).collect(),
+            _ => vec![bound.origin as u64; self.lanes],
+        };
         let mut bad = false;
         for (n, (index, &(extent, stride))) in indices.iter().zip(&bound.dims).enumerate() {
             let reach = if n + 1 == indices.len() { width as i64 - 1 } else { 0 };
@@ -194,6 +214,11 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
+        if let View::Local(id) = view {
+            let cells = self.bound_view(view).cells;
+            let cells_of = |lane: usize| positions[lane] * cells..(positions[lane] + width) * cells;
+            return self.record_local_accesses(id, mask, kind, cells_of);
+        }
         if self.is_tracked(view) {
             let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
@@ -215,7 +240,8 @@ impl Machine<'_, '_, '_> {
             let index = component.int(lane);
             if !(0..count as i64).contains(&index) {
                 let view = format!("{}, components", self.kernel.view(view).name);
-                let kind = FaultKind::OutOfBounds { view, index, len: count as u64, thread: self.lane_name(lane) };
+                let (len, thread) = (count as u64, self.lane_name(lane));
+                let kind = FaultKind::OutOfBounds { view, index, len, indices: vec![], thread };
                 return Err(self.fault(kind));
             }
         }
@@ -267,6 +293,11 @@ impl Machine<'_, '_, '_> {
         mask: &Mask,
         kind: AccessKind,
     ) -> Result<(), Fault> {
+        if let View::Local(id) = view {
+            let cells = self.bound_view(view).cells;
+            let cell = |lane: usize| positions[lane] * cells + component[lane];
+            return self.record_local_accesses(id, mask, kind, |lane| cell(lane)..cell(lane) + 1);
+        }
         if self.is_tracked(view) {
             let cells = self.bound_view(view).cells;
             for lane in in_order(self.options.order, mask) {
@@ -279,6 +310,7 @@ impl Machine<'_, '_, '_> {
     fn words(&self, view: View) -> &[u64] {
         match view {
             View::Shared(SharedId(n)) => &self.shared[n as usize].words,
+            View::Local(LocalArrayId(n)) => &self.local_arrays[n as usize].words,
             View::Param(ParamId(n)) => match &self.args[n as usize] {
                 Arg::Read(words) => words,
                 Arg::Write(words) => words,
@@ -290,6 +322,7 @@ impl Machine<'_, '_, '_> {
     fn words_mut(&mut self, view: View) -> Option<&mut [u64]> {
         match view {
             View::Shared(SharedId(n)) => Some(&mut self.shared[n as usize].words),
+            View::Local(LocalArrayId(n)) => Some(&mut self.local_arrays[n as usize].words),
             View::Param(ParamId(n)) => match &mut self.args[n as usize] {
                 Arg::Write(words) => Some(words),
                 Arg::Read(_) | Arg::Value(_) => None,
@@ -339,14 +372,16 @@ impl Machine<'_, '_, '_> {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared_views[n as usize],
+            View::Local(LocalArrayId(n)) => &self.local_views[n as usize],
         }
     }
 
-    /// Returns true if accesses to a view are tracked: shared memory, and views that a block kernel
+    /// Returns true if races on a view are tracked: shared memory, and views that a block kernel
     /// writes.
     fn is_tracked(&self, view: View) -> bool {
         match view {
             View::Shared(_) => true,
+            View::Local(_) => false,
             View::Param(ParamId(n)) => self.param_histories[n as usize].is_some(),
         }
     }
@@ -362,11 +397,13 @@ impl Machine<'_, '_, '_> {
             let reach = if n == last { width as i64 - 1 } else { 0 };
             if index < 0 || index >= extent.saturating_sub(reach) {
                 let name = self.kernel.view(view).name;
-                let view = if last == 0 { name.into() } else { format!("{name}, dimension {n}") };
+                let (view, indices) = match last {
+                    0 => (name.into(), vec![]),
+                    _ => (format!("{name}, dimension {n}"), indices[..=last].iter().map(|i| i.int(lane)).collect()),
+                };
                 let index = if index < 0 { index } else { index.saturating_add(reach) };
-                let kind =
-                    FaultKind::OutOfBounds { view, index, len: extent.max(0) as u64, thread: self.lane_name(lane) };
-                return Err(self.fault(kind));
+                let (len, thread) = (extent.max(0) as u64, self.lane_name(lane));
+                return Err(self.fault(FaultKind::OutOfBounds { view, index, len, indices, thread }));
             }
             position += index * stride;
         }
@@ -394,8 +431,8 @@ impl Machine<'_, '_, '_> {
                     memory.written[cell] = true;
                 } else if !memory.written[cell] {
                     let view = self.kernel.shared[n as usize].name.clone();
-                    let index = (cell / self.shared_views[n as usize].cells) as i64;
-                    let kind = FaultKind::Uninitialized { view, index, thread: self.lane_name(lane) };
+                    let indices = self.shared_views[n as usize].indices(cell);
+                    let kind = FaultKind::Uninitialized { view, indices, thread: self.lane_name(lane) };
                     return Err(self.fault(kind));
                 }
                 &mut memory.history
@@ -404,8 +441,18 @@ impl Machine<'_, '_, '_> {
                 Some(history) => history,
                 None => return Ok(()),
             },
+            View::Local(_) => return Ok(()),
         };
-        let Some(earlier) = history.record(cell, kind, event) else { return Ok(()) };
+        let conflict = history.record(cell, kind, event);
+        let Some(earlier) = conflict else {
+            if let Some(recording) = &mut self.recording {
+                let access = Conflict { kind, block: event.block, thread: event.thread };
+                if (recording.view, recording.cell, recording.access) == (view, cell, access) {
+                    recording.stmt = self.stmt;
+                }
+            }
+            return Ok(());
+        };
         let access = |kind: AccessKind, block: u32, thread: u16| {
             let kind = match kind {
                 AccessKind::Atomic => "an atomic update",
@@ -416,10 +463,12 @@ impl Machine<'_, '_, '_> {
         };
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
-            index: (cell / self.bound_view(view).cells) as i64,
+            indices: self.bound_view(view).indices(cell),
             first: access(earlier.kind, earlier.block, earlier.thread),
             second: access(kind, event.block, event.thread),
+            first_line: self.recording.as_ref().and_then(|recording| self.kernel.line_of(recording.stmt?)),
         };
+        self.race = Some(RecordedAccess { view, cell, access: earlier, stmt: None });
         Err(self.fault(kind))
     }
 }

@@ -11,59 +11,28 @@ mod compute;
 mod divergence;
 mod evaluate;
 mod lanes;
+mod local_arrays;
 mod memory;
+mod options;
 mod races;
+mod recorded;
 
 use std::rc::Rc;
 
 use crate::{
-    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId,
-    Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
+    Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalArrayId, LocalId, ParamId,
+    SharedId, Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
 use lanes::{Mask, Register};
+use local_arrays::LocalMemory;
 use memory::BoundView;
+pub use options::{ExecutionOrder, InterpreterOptions};
 use races::AccessHistory;
+use recorded::RecordedAccess;
 
 /// Instances of a `ParallelFor` that are executed together.
 const CHUNK: u64 = 256;
-
-/// Execution order of threads and blocks where the kernel leaves it open. A kernel whose results
-/// differ between the two depends on an order that a GPU does not guarantee.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ExecutionOrder {
-    /// First thread and block first.
-    #[default]
-    Forward,
-    /// Last thread and block first.
-    Reverse,
-}
-
-/// Options of an interpreter run.
-#[derive(Clone, Copy, Debug)]
-pub struct InterpreterOptions {
-    /// Execution order of threads and blocks.
-    pub order: ExecutionOrder,
-    /// Maximum number of statements, each counted once per block; `None` for no limit.
-    pub max_statements: Option<u64>,
-    /// If set, races between instances of a `ParallelFor` are reported too. Costs memory for every
-    /// element that is written.
-    pub check_instance_races: bool,
-    /// If set, integer division by zero, and of the smallest integer by -1, are faults. Otherwise
-    /// both have a defined result.
-    pub check_division: bool,
-}
-
-impl Default for InterpreterOptions {
-    fn default() -> InterpreterOptions {
-        InterpreterOptions {
-            order: ExecutionOrder::Forward,
-            max_statements: None,
-            check_instance_races: true,
-            check_division: false,
-        }
-    }
-}
 
 /// Maximum size of a block's registers.
 const MAX_REGISTER_BYTES: usize = 1 << 30;
@@ -89,18 +58,32 @@ pub fn run_printing(
         return Err(Fault::invalid_call(kernel, error.message));
     }
     let values = check_args(kernel, args)?;
+    recorded::run_recorded(kernel, args, &values, options, print)
+}
+
+/// Runs a kernel on checked arguments, of which `values` are the first components of the values.
+/// Records an access if one is specified; of a race, returns the earlier access with the fault.
+fn launch<'k>(
+    kernel: &'k Kernel,
+    args: &mut [Arg<'_>],
+    values: &[Value],
+    options: InterpreterOptions,
+    print: &mut dyn FnMut(&str),
+    recording: Option<RecordedAccess<'k>>,
+) -> Result<(), (Fault, Option<RecordedAccess<'k>>)> {
     let (blocks, lanes) = match kernel.launch {
         LaunchMode::ParallelFor { .. } => {
-            let count = kernel.launch.count(&values);
+            let count = kernel.launch.count(values);
             (count.div_ceil(CHUNK), CHUNK.min(count) as usize)
         }
         LaunchMode::Blocks { grid, block } => {
             (grid.iter().map(|&n| n as u64).product(), block.iter().map(|&n| n as usize).product())
         }
     };
-    let bind = |view: View| BoundView::new(kernel, view, &values);
+    let bind = |view: View| BoundView::new(kernel, view, values);
     let params: Vec<BoundView> = (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect();
     let shared: Vec<BoundView> = (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect();
+    let local = (0..kernel.local_arrays.len() as u32).map(|n| bind(View::Local(LocalArrayId(n)))).collect();
     let checked = matches!(kernel.launch, LaunchMode::Blocks { .. }) || options.check_instance_races;
     let history =
         |access: Access, view: &BoundView| (checked && access.writes()).then(|| AccessHistory::new(view.cell_count()));
@@ -112,7 +95,7 @@ pub fn run_printing(
         let message = format!(
             "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
         );
-        return Err(Fault::invalid_call(kernel, message));
+        return Err((Fault::invalid_call(kernel, message), None));
     }
     let mut machine = Machine {
         kernel,
@@ -120,9 +103,10 @@ pub fn run_printing(
         options,
         print,
         lanes,
-        count: kernel.launch.count(&values),
+        count: kernel.launch.count(values),
         params,
         shared_views: shared,
+        local_views: local,
         slots: kernel.functions.iter().map(|f| Rc::new(slots(&f.code))).chain([Rc::new(slots(&kernel.code))]).collect(),
         statements: 0,
         warp_barriers: kernel.code.body.iter().any(divergence::has_warp_barrier),
@@ -130,12 +114,16 @@ pub fn run_printing(
         block: 0,
         frame: Frame::new(&kernel.code, Rc::new(slots(&kernel.code)), vec![], 0),
         shared: vec![],
+        local_arrays: vec![],
         epoch: 0,
         warp_epochs: vec![],
+        stmt: None,
+        recording,
+        race: None,
     };
     for n in 0..blocks {
         machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
-        machine.run_block()?;
+        machine.run_block().map_err(|fault| (fault, machine.race.take()))?;
     }
     Ok(())
 }
@@ -227,6 +215,7 @@ struct Machine<'k, 'a, 'b> {
     count: u64,
     params: Vec<BoundView>,
     shared_views: Vec<BoundView>,
+    local_views: Vec<BoundView>,
     /// Register slots of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     statements: u64,
@@ -237,8 +226,15 @@ struct Machine<'k, 'a, 'b> {
     block: u64,
     frame: Frame<'k>,
     shared: Vec<SharedMemory>,
+    local_arrays: Vec<LocalMemory>,
     epoch: u32,
     warp_epochs: Vec<u32>,
+    /// The statement being executed.
+    stmt: Option<&'k Stmt>,
+    /// The access to record, in a second run.
+    recording: Option<RecordedAccess<'k>>,
+    /// The earlier access of the race that ended the run.
+    race: Option<RecordedAccess<'k>>,
 }
 
 impl<'k> Machine<'k, '_, '_> {
@@ -260,6 +256,7 @@ impl<'k> Machine<'k, '_, '_> {
                 history: AccessHistory::new(view.cell_count()),
             })
             .collect();
+        self.local_arrays = self.local_views.iter().map(|view| LocalMemory::new(view, self.lanes)).collect();
         self.warp_epochs = vec![0; self.lanes.div_ceil(WARP_SIZE)];
         self.epoch = 0;
         let mut all = Mask(vec![true; self.lanes]);
@@ -309,6 +306,7 @@ impl<'k> Machine<'k, '_, '_> {
                 break;
             }
             self.count_statement(Some(stmt))?;
+            self.stmt = Some(stmt);
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
@@ -319,6 +317,7 @@ impl<'k> Machine<'k, '_, '_> {
                     let (at, components) = (self.scalars(indices), self.components(*value));
                     self.store(*view, &at, &components, &mask).map_err(|fault| self.locate(fault, stmt))?;
                 }
+                Stmt::Declare(array) => self.declare(*array, &mask),
                 Stmt::For { counter, end, body } => {
                     let end = self.component(*end, 0);
                     self.run_loop(body, &mask, |machine, active, iteration| {
@@ -407,9 +406,13 @@ impl<'k> Machine<'k, '_, '_> {
         let thread = self.lane_name(lane);
         Err(self.fault(match check {
             Check::Assert { message, .. } => FaultKind::AssertionFailed { message: message.clone(), thread },
-            Check::InBounds { len, array, .. } => {
-                FaultKind::OutOfBounds { view: array.clone(), index: value.int(lane), len: *len, thread }
-            }
+            Check::InBounds { len, array, .. } => FaultKind::OutOfBounds {
+                view: array.clone(),
+                index: value.int(lane),
+                len: *len,
+                indices: vec![],
+                thread,
+            },
         }))
     }
 

@@ -55,6 +55,7 @@ pub(super) enum AccessKind {
 }
 
 /// Earlier access that a later one races with.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Conflict {
     pub kind: AccessKind,
     pub block: u32,

@@ -1,11 +1,11 @@
-//! Parses declarations: structs, functions, the kernel's header line, its parameters and shared
-//! arrays.
+//! Parses declarations: structs, functions, the kernel's header line, its parameters, shared and
+//! local arrays.
 
 use super::Parser;
 use super::cursor::Result;
 use crate::{
-    Access, Dim, Extent, Field, Function, LaunchMode, Param, Scalar, Shared, Struct, StructId, Type, ValueParam,
-    contiguous, ty,
+    Access, Dim, Extent, Field, Function, LaunchMode, LocalArray, Param, Scalar, Shared, Struct, StructId, Type,
+    ValueParam, contiguous, ty,
 };
 
 impl Parser<'_> {
@@ -117,6 +117,10 @@ impl Parser<'_> {
                 let (name, ty) = self.typed_name()?;
                 let dims = self.dims()?;
                 self.kernel.shared.push(Shared { name, ty, dims });
+            } else if self.take("local") {
+                let (name, ty) = self.typed_name()?;
+                let dims = self.dims()?;
+                self.kernel.local_arrays.push(LocalArray { name, ty, dims });
             } else {
                 break;
             }

@@ -4,7 +4,7 @@ use super::is_name;
 use crate::arg::counted;
 use crate::{
     Args, Atomic, Check, Code, Expr, ExprId, Function, FunctionId, Kernel, LaunchMode, LocalId, Op, ParamId, Scalar,
-    SharedId, Stmt, Type, View, Vote,
+    Stmt, Type, View, Vote,
 };
 
 /// Maximum nesting of blocks; backends recurse over them.
@@ -151,6 +151,12 @@ impl<'a> CodeChecker<'a> {
                     self.block(body)?;
                     self.loops -= 1;
                     self.counters.pop();
+                }
+                Stmt::Declare(array) => {
+                    self.kernel_only("memory")?;
+                    if !self.kernel.has_view((*array).into()) {
+                        return Err(format!("{array:?} does not exist"));
+                    }
                 }
                 Stmt::Loop { body } => {
                     self.loops += 1;
@@ -377,24 +383,20 @@ impl<'a> CodeChecker<'a> {
     /// Checks access mode and indices of an access; returns the type of the element or component.
     fn check_access(&self, view: View, indices: &Args, read: bool, write: bool) -> Checked<Type> {
         self.kernel_only("memory")?;
-        let (ty, rank) = match view {
-            View::Param(ParamId(n)) => match self.kernel.params.get(n as usize) {
-                Some(p) if (!read || p.access.reads()) && (!write || p.access.writes()) => (p.ty, p.dims.len()),
-                Some(p) => {
-                    return Err(format!(
-                        "'{}' is {}",
-                        p.name,
-                        if p.access.reads() { "read-only" } else { "write-only" }
-                    ));
-                }
-                None => return Err(format!("{view:?} does not exist")),
-            },
-            View::Shared(SharedId(n)) => match self.kernel.shared.get(n as usize) {
-                Some(shared) => (shared.ty, shared.dims.len()),
-                None => return Err(format!("{view:?} does not exist")),
-            },
-        };
-        let name = self.kernel.view(view).name;
+        if !self.kernel.has_view(view) {
+            return Err(format!("{view:?} does not exist"));
+        }
+        let crate::ViewInfo { name, ty, dims } = self.kernel.view(view);
+        let rank = dims.len();
+        if let View::Param(ParamId(n)) = view {
+            let access = self.kernel.params[n as usize].access;
+            if read && !access.reads() || write && !access.writes() {
+                return Err(format!("'{name}' is {}", if access.reads() { "read-only" } else { "write-only" }));
+            }
+        }
+        if read && write && matches!(view, View::Local(_)) {
+            return Err(format!("'{name}' is a local array, which has no atomic operations"));
+        }
         if indices.len() != rank && (indices.len() != rank + 1 || ty.as_scalar().is_some()) {
             let found = if indices.len() == 1 { "1 index".into() } else { format!("{} indices", indices.len()) };
             return Err(format!("'{name}' has {}, found {found}", counted(rank, "dimension")));

@@ -29,12 +29,30 @@ fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), Fault> {
     run_with(kernel, &mut [Arg::Write(&mut memory)], InterpreterOptions { order, ..InterpreterOptions::default() })
 }
 
+/// Checks that both lines of a race are accesses of the reported kinds.
+fn assert_lines(kernel: &Kernel, fault: &Fault) {
+    let FaultKind::Race { view, first, second, first_line, .. } = &fault.kind else { return };
+    let text = kernel.to_string();
+    for (access, line) in [(first, first_line), (second, &fault.line)] {
+        let line = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or_default().trim_start();
+        let matches = match access.split(" by ").next() {
+            Some("a write") => line.starts_with(&format!("{view}[")) || line.starts_with(&format!("wide 4 {view}[")),
+            Some("a read") => line.contains(&format!("= {view}[")) || line.contains(&format!("= wide 4 {view}[")),
+            _ => line.contains("atomic") && line.contains(&format!("{view}[")),
+        };
+        assert!(matches, "{access} in line {line:?}: {fault}\n{text}");
+    }
+}
+
 /// Returns whether the interpreter reports a race, in both orders; any other fault fails the test.
 fn reported(program: &Program) -> [bool; 2] {
     let kernel = program.kernel();
     [ExecutionOrder::Forward, ExecutionOrder::Reverse].map(|order| match run(&kernel, order) {
         Ok(()) => false,
-        Err(Fault { kind: FaultKind::Race { .. }, .. }) => true,
+        Err(fault @ Fault { kind: FaultKind::Race { .. }, .. }) => {
+            assert_lines(&kernel, &fault);
+            true
+        }
         Err(fault) => panic!("{fault}\n{kernel}"),
     })
 }

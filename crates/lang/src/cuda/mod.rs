@@ -24,7 +24,7 @@ use crate::{Errors, LaunchRequest, LoadError, Lowered};
 use ast::{File, Function, TemplateArg, template_args_text};
 use extract::Outline;
 use lex::Interner;
-use lower::{BoundArg, LowerError, Lowering};
+use lower::{BoundArg, LowerError, Lowering, MemoryNeeds};
 use preprocess::MissingHeader;
 pub use preprocess::PreprocessorOptions;
 use types::CType;
@@ -163,17 +163,18 @@ impl CudaModule {
         };
         for function in self.file.functions.iter().filter(|function| function.is_kernel) {
             let name = self.names.text(function.name);
-            let max_threads = function.launch_bound.as_ref().and_then(|bound| match bound.kind {
-                ast::ExprKind::Number { value, .. } => u32::try_from(value.as_i64()).ok(),
-                _ => None,
-            });
             let fits = |args: &[TemplateArg]| args.len() <= function.templates.len();
             let instances = self.file.instances.iter().filter(|(found, args)| *found == function.name && fits(args));
             let suffix = self.overload_suffix(function);
-            let named: Vec<String> = instances.map(|(_, args)| self.instance_name(name, args) + &suffix).collect();
+            let named: Vec<(String, &[TemplateArg])> =
+                instances.map(|(_, args)| (self.instance_name(name, args) + &suffix, &args[..])).collect();
             let is_template = function.templates.iter().any(|param| param.default.is_none()) && named.is_empty();
-            let names = if named.is_empty() { vec![format!("{name}{suffix}")] } else { named };
-            all.extend(names.into_iter().map(|name| info(name, function.span.start, is_template, max_threads)));
+            let names = if named.is_empty() { vec![(format!("{name}{suffix}"), &[][..])] } else { named };
+            all.extend(
+                names
+                    .into_iter()
+                    .map(|(name, args)| info(name, function.span.start, is_template, self.max_threads(function, args))),
+            );
         }
         for function in self.file.unsupported_functions.iter().filter(|function| function.is_kernel) {
             let name = function.name.map_or("?", |name| self.names.text(name));
@@ -181,6 +182,13 @@ impl CudaModule {
         }
         all.sort_by_key(|(line, _)| *line);
         all.into_iter().map(|(_, kernel)| kernel).collect()
+    }
+
+    /// Maximum threads per block of a kernel, from `__launch_bounds__`.
+    fn max_threads(&self, function: &Function, args: &[TemplateArg]) -> Option<u32> {
+        function.launch_bound.as_ref()?;
+        let request = LaunchRequest::new([1; 3], [1; 3]);
+        Lowering::new(self, &request, function, Scalar::I32).max_threads(function, args)
     }
 
     /// Parameter types of an overloaded kernel, which tell its versions apart: `(float*, int)`.
@@ -277,17 +285,12 @@ impl CudaModule {
             };
             if request.views.iter().any(|(_, dims)| long(dims)) { Scalar::I64 } else { Scalar::I32 }
         });
-        let (mut index_type, mut component_views) = (first, vec![]);
+        let (mut index_type, mut needs) = (first, MemoryNeeds::default());
         loop {
-            match Lowering::new(self, request, function, index_type).kernel(
-                function,
-                instance,
-                &bound,
-                &component_views,
-            ) {
+            match Lowering::new(self, request, function, index_type, &needs).kernel(function, instance, &bound) {
                 Ok(lowered) => return Ok(lowered),
                 Err(LowerError::NeedsWideIndex(_)) if index_type == Scalar::I32 => index_type = Scalar::I64,
-                Err(LowerError::NeedsComponentAccess(views)) => component_views = views,
+                Err(LowerError::NeedsMemory(more)) => needs = more,
                 Err(LowerError::Invalid(errors) | LowerError::NeedsWideIndex(errors)) => {
                     return Err(Errors::new(&self.source, errors));
                 }

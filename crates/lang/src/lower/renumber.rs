@@ -92,7 +92,8 @@ fn stmt_ids(block: &mut [Stmt], map: &dyn Fn(&mut ExprId)) {
             Stmt::Loop { body } => stmt_ids(body, map),
             Stmt::Print { args, .. } => args.iter_mut().for_each(map),
             Stmt::Check(Check::Assert { condition: id, .. } | Check::InBounds { index: id, .. }) => map(id),
-            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier | Stmt::Fence(_) => {}
+            Stmt::Break | Stmt::Continue | Stmt::Return(None) | Stmt::Barrier | Stmt::WarpBarrier => {}
+            Stmt::Fence(_) | Stmt::Declare(_) => {}
         }
     }
 }

@@ -112,7 +112,7 @@ fn pointers() {
     ]);
     check_errors(&[(
         "__device__ int f(const int* a) { return a[0]; }\n__global__ void k(int* x) { x[0] = f(nullptr); }",
-        "only arrays and pointers can be indexed",
+        "k.cu:1: 'the pointer is not null' does not hold",
     )]);
 }
 

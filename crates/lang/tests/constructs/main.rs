@@ -7,6 +7,7 @@ mod groups;
 mod includes;
 mod instances;
 mod language;
+mod local_arrays;
 mod namespaces;
 mod preprocessor;
 mod specializations;

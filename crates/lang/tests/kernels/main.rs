@@ -8,6 +8,7 @@ mod discrete;
 #[path = "../gpu/mod.rs"]
 mod gpu;
 mod grids;
+mod local;
 mod numeric;
 mod parallel;
 mod random;
@@ -85,6 +86,7 @@ fn samples() -> Vec<Sample> {
     all.extend(numeric::samples());
     all.extend(grids::samples());
     all.extend(discrete::samples());
+    all.extend(local::samples());
     all
 }
 

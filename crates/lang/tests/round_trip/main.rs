@@ -63,7 +63,9 @@ fn check(case: &Case, seed: u64) -> Option<String> {
 fn check_without_round_trip(case: &Case, text: &str, seed: u64, expected: &[u64]) -> Option<String> {
     // Without `round_trip`, strided and multidimensional views are flat memory.
     let row = |dims: &[bornite_ir::Dim]| dims.len() == 1 && dims[0].stride == bornite_ir::Extent::Const(1);
-    if !case.kernel.params.iter().all(|param| row(&param.dims)) {
+    // Accesses to several elements of a local array are printed as calls that only `round_trip` knows.
+    let is_wide = !case.kernel.local_arrays.is_empty() && (text.contains("bn_load<") || text.contains("bn_store("));
+    if !case.kernel.params.iter().all(|param| row(&param.dims)) || is_wide {
         return None;
     }
     let read = match parse_printed(&case.kernel, text, false) {

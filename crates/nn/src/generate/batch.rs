@@ -1,7 +1,5 @@
 //! Batched text generation: every model step generates one token of each text.
 
-use bornite::var::Arena;
-
 use super::Sampling;
 use super::cached::CachedModel;
 use crate::error::located;
@@ -27,8 +25,8 @@ pub struct Prompt {
 impl BatchGenerator {
     /// Creates a generator for up to `rows` texts of up to `length` tokens, prompts included.
     #[track_caller]
-    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, rows: usize, length: usize) -> Result<BatchGenerator> {
-        located(|| Ok(BatchGenerator(CachedModel::new(gpt, weights, precision, rows, length)?)))
+    pub fn new(gpt: &Gpt, precision: Precision, rows: usize, length: usize) -> Result<BatchGenerator> {
+        located(|| Ok(BatchGenerator(CachedModel::new(gpt, precision, rows, length)?)))
     }
 
     /// Returns the maximum number of texts.
@@ -58,6 +56,7 @@ impl BatchGenerator {
                 self.0.check(&prompt.tokens)?;
             }
             let Some(shared) = prompts.iter().map(|prompt| prompt.tokens.len()).min() else { return Ok(vec![]) };
+            self.0.update_weights()?;
             let mut logits = self.0.prefill(prompts.iter().map(|prompt| &prompt.tokens[..]), shared)?;
             let mut texts: Vec<(Vec<u32>, bool)> = vec![(vec![], false); prompts.len()];
             for position in shared..length {

@@ -1,17 +1,18 @@
 //! A traced decoding step of a model with its key/value cache.
 
-use bornite::{DType, Device, Tensor, trace, trace::Trace, var::Arena};
+use bornite::{DType, Device, Tensor, trace, trace::Trace};
 
 use super::PREFILL_TOKENS;
 use crate::inputs::{AdvanceInputs, unpack_outputs};
 use crate::model::Gpt;
-use crate::parameters::Context;
+use crate::parameters::Weights;
 use crate::train::{Precision, available_bytes, format_bytes};
 use crate::{Error, Result};
 
 /// A model with a key/value cache for `rows` sequences of `length` tokens.
 pub(super) struct CachedModel {
     step: Trace<'static>,
+    weights: Weights,
     precision: Precision,
     device: Device,
     vocabulary: usize,
@@ -21,11 +22,24 @@ pub(super) struct CachedModel {
 }
 
 impl CachedModel {
-    /// Allocates the cache; `length` is limited to the context length of the model.
-    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, rows: usize, length: usize) -> Result<CachedModel> {
+    /// Allocates the cache and, with a 16-bit precision, a rounded copy of the parameters; `length`
+    /// is limited to the context length of the model.
+    pub fn new(gpt: &Gpt, precision: Precision, rows: usize, length: usize) -> Result<CachedModel> {
+        let weights = Weights::new(gpt.params(), precision.dtype())?;
+        CachedModel::with_weights(gpt, weights, precision, rows, length)
+    }
+
+    /// Allocates the cache for these weights.
+    pub fn with_weights(
+        gpt: &Gpt,
+        weights: Weights,
+        precision: Precision,
+        rows: usize,
+        length: usize,
+    ) -> Result<CachedModel> {
         let config = gpt.config();
         let (rows, length) = (rows.max(1), length.clamp(1, config.context));
-        let device = weights.get().device()?;
+        let device = gpt.params().device();
         let sizes = [2, config.layers, rows, config.kv_heads, length, config.head_width(), precision.dtype().bytes()];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
         if let Some(available) = available_bytes(device).filter(|available| bytes > u128::from(*available)) {
@@ -35,16 +49,20 @@ impl CachedModel {
                 format_bytes(available.into())
             )));
         }
-        let caches = gpt.kv_caches(rows, length, precision.dtype(), device)?;
+        let caches = gpt.kv_caches(rows, length, precision.dtype())?;
         let (vocabulary, eos) = (config.vocabulary, config.eos.clone());
-        let (gpt, weights) = (gpt.clone(), weights.clone());
+        let (gpt, values) = (gpt.clone(), weights.clone());
         let step = trace(move |inputs| {
-            let values = Context::new(weights.padded_tensors());
             let AdvanceInputs { tokens, position, count } = AdvanceInputs::from_list(inputs)?;
-            let (logits, updates) = gpt.advance(&values, tokens, position, count, &caches);
+            let (logits, updates) = values.run(|| gpt.advance(tokens, position, count, &caches));
             Ok((vec![logits.cast(DType::F32)], updates))
         });
-        Ok(CachedModel { step, precision, device, vocabulary, eos, rows, length })
+        Ok(CachedModel { step, weights, precision, device, vocabulary, eos, rows, length })
+    }
+
+    /// Rounds the current parameters into the 16-bit copy, if there is one.
+    pub fn update_weights(&self) -> Result<()> {
+        self.weights.update()
     }
 
     /// Number of model runs so far.

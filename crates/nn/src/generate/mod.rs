@@ -8,10 +8,9 @@ mod cached;
 mod sample;
 mod stops;
 
-use bornite::var::Arena;
-
 use crate::error::located;
 use crate::model::Gpt;
+use crate::parameters::Weights;
 use crate::tokenizer::Tokenizer;
 use crate::train::Precision;
 use crate::{Error, Result};
@@ -107,11 +106,22 @@ pub fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<u32>> {
 pub struct TextGenerator(CachedModel);
 
 impl TextGenerator {
-    /// Creates a generator that uses the current weights of an arena. Its cache has room for
-    /// `length` tokens, prompt included, at most the context length of the model.
+    /// Creates a generator, whose texts depend on the parameters at the time of generation. Its
+    /// cache has room for `length` tokens, prompt included, at most the context length of the
+    /// model. With a 16-bit precision, it has a rounded copy of the parameters.
     #[track_caller]
-    pub fn new(gpt: &Gpt, weights: &Arena, precision: Precision, length: usize) -> Result<TextGenerator> {
-        located(|| Ok(TextGenerator(CachedModel::new(gpt, weights, precision, 1, length)?)))
+    pub fn new(gpt: &Gpt, precision: Precision, length: usize) -> Result<TextGenerator> {
+        located(|| Ok(TextGenerator(CachedModel::new(gpt, precision, 1, length)?)))
+    }
+
+    /// As [`TextGenerator::new`], with weights in the dtype of `precision` that exist already.
+    pub(crate) fn with_weights(
+        gpt: &Gpt,
+        weights: Weights,
+        precision: Precision,
+        length: usize,
+    ) -> Result<TextGenerator> {
+        Ok(TextGenerator(CachedModel::with_weights(gpt, weights, precision, 1, length)?))
     }
 
     /// Number of model runs so far: one per 64 prompt tokens and one per generated token.
@@ -144,6 +154,7 @@ impl TextGenerator {
         located(|| {
             options.sampling.check()?;
             self.0.check(prompt)?;
+            self.0.update_weights()?;
             let (mut all, prompt_tokens) = (prompt.to_vec(), prompt.len());
             let mut logits = self.0.prefill(std::iter::once(prompt), prompt_tokens)?;
             let (mut cached, mut context_shifts) = (prompt_tokens, 0);

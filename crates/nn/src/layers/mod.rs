@@ -13,6 +13,8 @@ mod batch_norm;
 mod conv;
 mod dropout;
 mod embedding;
+#[cfg(test)]
+mod golden_tests;
 mod linear;
 mod norm;
 mod pool;

@@ -1,12 +1,12 @@
 //! GPT-2 and Llama models, built from the same transformer block.
 
-use bornite::{DType, Device, Tensor, Var, var::Update};
+use bornite::{DType, Tensor, Var, var::Update};
 
 use super::attention::{Attention, KvCache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use crate::error::located;
 use crate::layers::{Embedding, LayerNorm, Linear, Norm, RmsNorm, without_padding};
-use crate::parameters::{Context, Init, ParameterList, Params, checkpoint, dropout};
+use crate::parameters::{Init, Params, checkpoint, dropout};
 use crate::{Forward, Module, Result};
 
 /// MLP of a block.
@@ -92,30 +92,17 @@ const VOCABULARY_MULTIPLE: usize = 64;
 
 /// A GPT-2 or Llama model.
 ///
-/// As a layer, with parameters in a [`Params`]:
-///
 /// ```
 /// use bornite_nn::{model::{Gpt, GptConfig}, prelude::*};
 /// # fn main() -> Result<()> {
 /// let params = Params::new(Device::cpu(), 1);
-/// let gpt = Gpt::declare(&params, GptConfig::named("tiny", 256)?)?;
+/// let gpt = Gpt::new(&params, GptConfig::gpt2(256, 8, 1, 2, 16))?;
 /// let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
 /// assert_eq!(gpt.forward(&tokens).shape()?, [1, 8, 256]);
-/// # Ok(())
-/// # }
-/// ```
 ///
-/// With values in a [`Context`]:
-///
-/// ```
-/// use bornite::{DType, Device, Tensor};
-/// use bornite_nn::{Context, model::{Gpt, GptConfig}};
-/// # fn main() -> bornite_nn::Result<()> {
-/// let gpt = Gpt::new(GptConfig::named("tiny", 256)?)?;
-/// let weights = gpt.parameters().arena(1, Device::cpu())?;
-/// let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
-/// let logits = gpt.logits(&Context::new(weights.tensors()), &tokens);
-/// assert_eq!(logits.shape()?, [1, 8, 256]);
+/// let adam = AdamW::new(&params).lr(1e-3);
+/// let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+/// step.call(&[tokens.clone(), tokens])?;
 /// # Ok(())
 /// # }
 /// ```
@@ -125,8 +112,6 @@ pub struct Gpt {
     config: GptConfig,
     #[module(skip)]
     params: Params,
-    #[module(skip)]
-    parameters: ParameterList,
     token_embedding: Embedding,
     position_embedding: Option<Embedding>,
     blocks: Vec<GptBlock>,
@@ -137,15 +122,9 @@ pub struct Gpt {
 }
 
 impl Gpt {
-    /// Creates a model whose values are in a [`Context`]. See [`Gpt::declare`] for a layer.
-    #[track_caller]
-    pub fn new(config: GptConfig) -> Result<Gpt> {
-        located(|| Gpt::declare(&Params::new(Device::cpu(), 0), config))
-    }
-
     /// Declares the parameters of a model.
     #[track_caller]
-    pub fn declare(params: &Params, config: GptConfig) -> Result<Gpt> {
+    pub fn new(params: &Params, config: GptConfig) -> Result<Gpt> {
         located(|| {
             config.check()?;
             let GptConfig { vocabulary, context, layers, width, .. } = config;
@@ -159,11 +138,9 @@ impl Gpt {
             let final_norm = norm(&params.at("norm"), &config);
             let head = (!config.tied_embeddings)
                 .then(|| Linear::new(&padded("head"), width, vocabulary).init(Init::Normal(0.02)).bias(false));
-            let (params, parameters) = (params.clone(), params.list());
             Ok(Gpt {
                 config,
-                params,
-                parameters,
+                params: params.clone(),
                 token_embedding,
                 position_embedding,
                 blocks,
@@ -192,9 +169,9 @@ impl Gpt {
         &self.config
     }
 
-    /// Returns the parameters.
-    pub fn parameters(&self) -> &ParameterList {
-        &self.parameters
+    /// Returns the scope that the parameters were declared in.
+    pub fn params(&self) -> &Params {
+        &self.params
     }
 
     /// Embeds tokens at positions.
@@ -243,28 +220,10 @@ impl Gpt {
         without_padding(&self.padded_logits(hidden), -1, self.config.vocabulary)
     }
 
-    /// Returns the logits of the next token after each of `[batch, tokens]`.
-    #[track_caller]
-    pub fn logits(&self, context: &Context, tokens: &Tensor) -> Tensor {
-        match check_tokens(tokens, "tokens", None) {
-            Some(failed) => failed,
-            None => context.run(&self.params, || self.forward(tokens)),
-        }
-    }
-
-    /// As [`Gpt::next_token_loss`], with the values of a context.
-    #[track_caller]
-    pub fn loss(&self, context: &Context, tokens: &Tensor, targets: &Tensor) -> Tensor {
-        match check_batch(tokens, targets) {
-            Some(failed) => failed,
-            None => context.run(&self.params, || self.next_token_loss(tokens, targets)),
-        }
-    }
-
     /// Returns the mean cross-entropy of the next tokens, `targets`, in f32; both are `[batch,
     /// tokens]`.
     #[track_caller]
-    pub fn next_token_loss(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
+    pub fn loss(&self, tokens: &Tensor, targets: &Tensor) -> Tensor {
         match check_batch(tokens, targets) {
             Some(failed) => failed,
             None => self.mean_cross_entropy(tokens, targets),
@@ -288,12 +247,12 @@ impl Gpt {
     }
 
     /// Creates empty key/value caches, one per block, for `batch` sequences of up to `length`
-    /// tokens.
+    /// tokens. `dtype` is that of the weights.
     #[track_caller]
-    pub fn kv_caches(&self, batch: usize, length: usize, dtype: DType, device: Device) -> Result<Vec<KvCache>> {
+    pub fn kv_caches(&self, batch: usize, length: usize, dtype: DType) -> Result<Vec<KvCache>> {
         located(|| {
             let shape = [batch, self.config.kv_heads, length, self.config.head_width()];
-            let empty = || Var::new(&Tensor::zeros(&shape, dtype, device));
+            let empty = || Var::new(&Tensor::zeros(&shape, dtype, self.params.device()));
             (0..self.config.layers).map(|_| Ok(KvCache { keys: empty()?, values: empty()? })).collect()
         })
     }
@@ -302,17 +261,6 @@ impl Gpt {
     /// first `count` per row are not padding (both i64 scalars). Returns the logits of the token
     /// after the last of these, and the updates of the caches.
     pub fn advance(
-        &self,
-        context: &Context,
-        tokens: &Tensor,
-        position: &Tensor,
-        count: &Tensor,
-        caches: &[KvCache],
-    ) -> (Tensor, Vec<Update>) {
-        context.run(&self.params, || self.advance_in_context(tokens, position, count, caches))
-    }
-
-    fn advance_in_context(
         &self,
         tokens: &Tensor,
         position: &Tensor,
@@ -375,18 +323,25 @@ impl Forward for Gpt {
 
 #[cfg(test)]
 mod tests {
+    use bornite::Device;
+
     use super::*;
+    use crate::parameters::Context;
 
     #[test]
     fn missing_parameter_value_is_an_error() {
-        let small = Gpt::new(GptConfig::gpt2(16, 8, 1, 2, 8)).unwrap();
-        let large = Gpt::new(GptConfig::gpt2(16, 8, 3, 2, 8)).unwrap();
-        let values = small.parameters().arena(1, Device::cpu()).unwrap().tensors();
+        let declare = |layers: usize| {
+            let params = Params::new(Device::cpu(), 1);
+            Gpt::new(&params, GptConfig::gpt2(16, 8, layers, 2, 8)).unwrap()
+        };
+        let (small, large) = (declare(1), declare(3));
+        let values = small.params().values().unwrap().parameters.tensors();
         let tokens = Tensor::zeros(&[1, 8], DType::I64, Device::cpu());
         for count in [0, 1, values.len()] {
             for gpt in [large.clone(), large.clone().activation_checkpointing(true)] {
                 let context = Context::new(values[..count].to_vec());
-                let error = gpt.logits(&context, &tokens).to_vec::<f32>().unwrap_err().to_string();
+                let logits = context.run(gpt.params(), || gpt.forward(&tokens));
+                let error = logits.to_vec::<f32>().unwrap_err().to_string();
                 assert!(error.contains("Pass all values of the model that declared it"), "{count}: {error}");
             }
         }
@@ -397,17 +352,18 @@ mod tests {
         let outside = checkpoint(&params, &x, &all[1..], move |x| x + first.value());
         assert!(outside.to_vec::<f32>().unwrap_err().to_string().contains("values for parameters 1 to 2"));
     }
+
     #[test]
     fn a_bad_batch_is_an_error_at_the_caller_and_plans_name_layers() {
         let params = Params::new(Device::cpu(), 0);
-        let gpt = Gpt::declare(&params, GptConfig::gpt2(16, 8, 2, 2, 8)).unwrap();
+        let gpt = Gpt::new(&params, GptConfig::gpt2(16, 8, 2, 2, 8)).unwrap();
         let tokens = |shape: &[usize], dtype| Tensor::zeros(shape, dtype, Device::cpu());
         let good = tokens(&[2, 8], DType::I64);
         let cases = [
             (gpt.forward(&tokens(&[8], DType::I64)), "tokens have shape [8]; expected [batch, tokens]", line!()),
-            (gpt.next_token_loss(&good, &tokens(&[8, 2], DType::I64)), "expected [2, 8], as tokens", line!()),
-            (gpt.next_token_loss(&tokens(&[2, 8], DType::F32), &good), "tokens are f32; expected integers", line!()),
-            (gpt.loss(&Context::new(vec![]), &good, &tokens(&[2, 8], DType::F32)), "targets are f32", line!()),
+            (gpt.loss(&good, &tokens(&[8, 2], DType::I64)), "expected [2, 8], as tokens", line!()),
+            (gpt.loss(&tokens(&[2, 8], DType::F32), &good), "tokens are f32; expected integers", line!()),
+            (gpt.loss(&good, &tokens(&[2, 8], DType::F32)), "targets are f32", line!()),
         ];
         for (failed, expected, line) in cases {
             let error = failed.item().unwrap_err();
@@ -415,7 +371,7 @@ mod tests {
             let location = error.location().unwrap();
             assert!(location.file().ends_with("gpt.rs") && location.line() == line, "{error}");
         }
-        let loss = gpt.next_token_loss(&good, &good);
+        let loss = gpt.loss(&good, &good);
         let plan = bornite::plan::summarize(&[loss]).unwrap();
         let lines: std::collections::BTreeSet<u32> =
             plan.steps.iter().filter_map(|step| step.location.map(|location| location.line())).collect();

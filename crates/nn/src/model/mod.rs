@@ -7,6 +7,8 @@ mod attention;
 mod config;
 mod gpt;
 mod hugging_face;
+#[cfg(test)]
+mod padding_tests;
 
 pub use attention::{Attention, KvCache};
 pub use config::{GptConfig, MlpKind, NormKind, PositionKind, RopeScaling};

@@ -14,10 +14,10 @@ use bornite::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use crate::train::{Adagrad, Adam, AdamW, Muon, OptimizerBuilder, RmsProp, Sgd};
+pub use crate::train::{Adagrad, Adam, AdamW, AnyOptimizer, Muon, OptimizerBuilder, RmsProp, Sgd};
 pub use schedule::{LrDecay, LrSchedule};
 
-use crate::parameters::{ParameterInfo, ParameterList};
+use crate::parameters::ParameterInfo;
 use crate::{Error, Result};
 
 /// Optimizer algorithm with its hyperparameters.
@@ -116,7 +116,7 @@ impl OptimizerKind {
 /// Per-step scalars: learning rate and the two bias-correction factors. [`Optimizer::step`] takes
 /// them packed into one tensor.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct StepScalars<T = f32> {
+pub(crate) struct StepScalars<T = f32> {
     /// Learning rate.
     pub learning_rate: T,
     /// Bias correction of the first moment, 1 - β₁ᵗ at step t from 1; 1 for algorithms without it.
@@ -153,7 +153,7 @@ impl StepScalars<Tensor> {
 
 /// Settings of one parameter.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct ParameterSettings {
+pub(crate) struct ParameterSettings {
     /// Weight decay.
     pub weight_decay: f64,
     /// Factor of the learning rate; 0 keeps the parameter unchanged.
@@ -174,7 +174,7 @@ impl ParameterSettings {
 
 /// An optimizer and its state. Clones share the state.
 #[derive(Clone)]
-pub struct Optimizer {
+pub(crate) struct Optimizer {
     kind: OptimizerKind,
     /// Weight decay per parameter.
     weight_decay: SegmentValues,
@@ -187,35 +187,19 @@ pub struct Optimizer {
 }
 
 /// Result of [`Optimizer::step`].
-pub struct OptimizerStep {
+pub(crate) struct OptimizerStep {
     /// Updates of parameters and moments.
     pub updates: Vec<Update>,
     /// New parameters, flat, in f32: the source of 16-bit copies.
     pub parameters: Tensor,
     /// Global gradient norm before clipping.
     pub grad_norm: Tensor,
-    /// True if the gradient norm is finite; otherwise the step changes nothing.
-    pub finite: Tensor,
 }
 
 impl Optimizer {
-    /// Creates an optimizer for `arena`, which holds the parameters of `list` in f32.
+    /// Creates an optimizer for an f32 arena, with settings for each of its tensors.
     #[track_caller]
     pub fn new(
-        kind: OptimizerKind,
-        weight_decay: f64,
-        clip_norm: Option<f64>,
-        list: &ParameterList,
-        arena: &Arena,
-    ) -> Result<Optimizer> {
-        check_weight_decay(weight_decay)?;
-        let settings: Vec<_> = list.iter().map(|parameter| ParameterSettings::new(parameter, weight_decay)).collect();
-        Optimizer::with_settings(kind, clip_norm, settings, arena)
-    }
-
-    /// As [`Optimizer::new`], with settings for each tensor of the arena.
-    #[track_caller]
-    pub fn with_settings(
         kind: OptimizerKind,
         clip_norm: Option<f64>,
         settings: Vec<ParameterSettings>,
@@ -347,7 +331,7 @@ impl Optimizer {
         };
         let arenas = [parameters].into_iter().chain(&self.moments);
         let updates = arenas.zip(&new).map(|(arena, new)| arena.set(new.clone())).collect();
-        OptimizerStep { updates, parameters: new[0].clone(), grad_norm, finite }
+        OptimizerStep { updates, parameters: new[0].clone(), grad_norm }
     }
 }
 

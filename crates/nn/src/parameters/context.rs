@@ -43,10 +43,9 @@ fn with_entry<R>(entry: Entry, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Values of all parameters for a forward pass and, in training, the random state of dropout. A
-/// compiled training step creates its own; [`Context::run`] uses one explicitly.
+/// Values of all parameters for a forward pass and, in training, the random state of dropout.
 #[derive(Clone)]
-pub struct Context(Arc<ContextState>);
+pub(crate) struct Context(Arc<ContextState>);
 
 struct ContextState {
     values: Vec<Tensor>,
@@ -81,19 +80,6 @@ impl Context {
     }
 
     /// Runs a forward pass in which the parameters of `params` have the values of this context.
-    ///
-    /// ```
-    /// use bornite::{DType, Device, Tensor};
-    /// use bornite_nn::{Context, Forward, Params, layers::Linear};
-    /// # fn main() -> bornite_nn::Result<()> {
-    /// let params = Params::new(Device::cpu(), 0);
-    /// let layer = Linear::new(&params, 2, 1);
-    /// let x = Tensor::ones(&[1, 2], DType::F32, Device::cpu());
-    /// let ones = vec![Tensor::ones(&[1, 2], DType::F32, Device::cpu()), Tensor::zeros(&[1], DType::F32, Device::cpu())];
-    /// assert_eq!(Context::new(ones).run(&params, || layer.forward(&x)).item()?, 2.0);
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn run<R>(&self, params: &Params, work: impl FnOnce() -> R) -> R {
         with_entry(Entry::Pass(params.id(), self.clone()), work)
     }
@@ -115,17 +101,17 @@ impl Context {
     }
 
     /// Returns true if a forward pass read a parameter.
-    pub(crate) fn was_read(&self) -> bool {
+    pub fn was_read(&self) -> bool {
         self.0.was_read.load(Ordering::Relaxed)
     }
 
     /// Returns true if a forward pass drew random numbers.
-    pub(crate) fn has_drawn(&self) -> bool {
+    pub fn has_drawn(&self) -> bool {
         self.0.random.as_ref().is_some_and(|(_, draws)| draws.load(Ordering::Relaxed) > 0)
     }
 
     /// Takes the new values of buffers, each with its index, the last one per buffer.
-    pub(crate) fn take_buffers(&self) -> Vec<(usize, Tensor)> {
+    pub fn take_buffers(&self) -> Vec<(usize, Tensor)> {
         let updates = self.0.buffers.as_ref().map(|new| new.lock().unwrap_or_else(PoisonError::into_inner));
         updates.map(|mut updates| std::mem::take(&mut *updates)).unwrap_or_default()
     }

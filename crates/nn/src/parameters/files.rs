@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bornite::{DType, Tensor, var::Arena};
 
-use super::Params;
+use super::{ParameterInfo, Params};
 use crate::checkpoint::{Tensors, nearest, quoted, safetensors};
 use crate::error::located;
 use crate::{Error, Result};
@@ -42,7 +42,8 @@ impl Params {
 
     /// Loads the parameters and buffers of this scope from a safetensors file, such as one of
     /// [`Params::save`] or of PyTorch. Names and shapes must match; 16-bit and 64-bit floats are
-    /// converted to f32. After an error, nothing has changed.
+    /// converted to f32. After an error, nothing has changed. Before the first use, no initial
+    /// values are computed for them, and other scopes can still declare parameters.
     #[track_caller]
     pub fn load(&self, path: impl AsRef<Path>) -> Result<()> {
         located(|| {
@@ -59,6 +60,9 @@ impl Params {
     #[track_caller]
     pub fn tensors(&self) -> Result<Tensors> {
         located(|| {
+            if let Some(loaded) = self.loaded()? {
+                return Ok(loaded);
+            }
             let values = self.values()?;
             let named = |arena: &Arena| -> Vec<(String, Tensor)> {
                 let names = arena.segments().map(|(name, _)| self.relative(name).map(str::to_owned));
@@ -74,31 +78,33 @@ impl Params {
     #[track_caller]
     pub fn load_tensors(&self, tensors: &Tensors) -> Result<()> {
         located(|| {
-            let values = self.values()?;
-            let arenas: Vec<&Arena> =
-                [Some(&values.parameters), values.buffers.as_ref()].into_iter().flatten().collect();
-            let (mut expected, mut loads) = (vec![], vec![]);
-            for arena in arenas {
-                let mut found: Vec<(String, Tensor)> = vec![];
-                for (full, shape) in arena.segments() {
-                    let Some(name) = self.relative(full) else { continue };
-                    expected.push(name.to_owned());
-                    let tensor = tensors.get(name).ok_or_else(|| missing(name, tensors))?;
-                    found.push((full.to_owned(), self.converted(name, shape, tensor)?));
-                }
-                loads.push((arena, found));
+            let (declared, mut found) = (self.declared()?, Tensors::new());
+            for ParameterInfo { name: full, shape, .. } in &declared {
+                let Some(name) = self.relative(full) else { continue };
+                let tensor = tensors.get(name).ok_or_else(|| missing(name, tensors))?;
+                found.insert(full.clone(), self.converted(name, shape, tensor)?);
             }
             // PyTorch's batch norms count their batches.
-            let unknown = |name: &&String| !expected.contains(name) && !name.ends_with(".num_batches_tracked");
-            if let Some(name) = tensors.keys().find(unknown) {
-                let near = nearest(name, expected.iter().map(|name| &name[..]));
+            let is_known =
+                |name: &str| found.contains_key(&self.name_of(name)) || name.ends_with(".num_batches_tracked");
+            if let Some(name) = tensors.keys().find(|name| !is_known(name)) {
+                let near = nearest(name, declared.iter().filter_map(|info| self.relative(&info.name)));
                 let hint = near.map(|near| format!(" (did you mean {}?)", quoted(near))).unwrap_or_default();
                 let what =
                     format!("there is a tensor {}, but the model has no parameter with this name{hint}", quoted(name));
                 return Err(Error::config(what));
             }
-            for (arena, found) in loads {
-                let named: Vec<(&str, &Tensor)> = found.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
+            let values = {
+                let mut state = self.state();
+                if state.values.is_none() {
+                    state.loaded.append(&mut found);
+                }
+                state.values.clone()
+            };
+            let arenas = values.iter().flat_map(|values| [Some(&values.parameters), values.buffers.as_ref()]);
+            for arena in arenas.flatten() {
+                let named = arena.segments().filter_map(|(name, _)| Some((name, found.get(name)?)));
+                let named: Vec<(&str, &Tensor)> = named.collect();
                 if !named.is_empty() {
                     arena.load(&named)?;
                 }
@@ -106,6 +112,22 @@ impl Params {
             self.note_change();
             Ok(())
         })
+    }
+
+    /// Declarations of all parameters and buffers.
+    fn declared(&self) -> Result<Vec<ParameterInfo>> {
+        let state = self.state();
+        state.check()?;
+        Ok(state.list.iter().chain(&state.buffers).cloned().collect())
+    }
+
+    /// Values of this scope if all of them were loaded and none was used yet.
+    fn loaded(&self) -> Result<Option<Tensors>> {
+        let (declared, state) = (self.declared()?, self.state());
+        let names = declared.iter().filter_map(|info| Some((self.relative(&info.name)?, &info.name)));
+        let value = |(name, full): (&str, &String)| Some((name.to_owned(), state.loaded.get(full)?.clone()));
+        let found: Option<Tensors> = names.map(value).collect();
+        Ok(found.filter(|found| !found.is_empty()))
     }
 
     /// A tensor of a file in the dtype and on the device of the parameters.

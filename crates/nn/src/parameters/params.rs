@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bornite::{DType, Device, Tensor, var::Arena};
 
 use super::context::{update_buffer, updated_buffer, value_in_context};
-use super::{Init, ParameterInfo, ParameterList};
+use super::{Init, ParameterInfo, list};
 use crate::Result;
+use crate::checkpoint::Tensors;
 use crate::error::located;
 use crate::layers::without_padding;
 
@@ -48,16 +49,22 @@ struct Shared {
     state: Mutex<State>,
     /// Number of changes outside of training steps: loaded values, frozen parameters.
     changes: AtomicU64,
+    /// Number of training steps.
+    steps: AtomicU64,
 }
 
 /// Declarations and values.
 #[derive(Default)]
 pub(crate) struct State {
-    pub list: ParameterList,
+    pub list: Vec<ParameterInfo>,
     /// One per parameter.
     pub trainable: Vec<bool>,
-    pub buffers: ParameterList,
-    values: Option<Values>,
+    pub buffers: Vec<ParameterInfo>,
+    /// Values of parameters and buffers that were loaded before the first use, by name.
+    pub loaded: Tensors,
+    pub values: Option<Values>,
+    /// Pads rows on every device.
+    pads_everywhere: bool,
     /// First invalid declaration.
     error: Option<bornite::Error>,
 }
@@ -78,7 +85,8 @@ impl Params {
     pub fn new(device: Device, seed: u64) -> Params {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = ParamsId(NEXT.fetch_add(1, Ordering::Relaxed));
-        let shared = Shared { id, device, seed, state: Mutex::default(), changes: AtomicU64::new(0) };
+        let shared =
+            Shared { id, device, seed, state: Mutex::default(), changes: AtomicU64::new(0), steps: AtomicU64::new(0) };
         Params { shared: Arc::new(shared), path: String::new(), row_multiple: 1 }
     }
 
@@ -93,6 +101,13 @@ impl Params {
     /// Files do not contain it.
     pub fn pad_rows(&self, multiple: usize) -> Params {
         Params { row_multiple: multiple, ..self.clone() }
+    }
+
+    /// Pads rows on every device, not only on GPUs, so that plans and results are those of a GPU:
+    /// for tests and for [`bornite::plan::with_gpu_plans`].
+    pub fn pad_on_every_device(self) -> Params {
+        self.state().pads_everywhere = true;
+        self
     }
 
     /// Returns the device of the values.
@@ -133,6 +148,16 @@ impl Params {
 
     pub(crate) fn note_change(&self) {
         self.shared.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Version of the values, which increases with every change.
+    pub(crate) fn version(&self) -> u64 {
+        self.changes() + self.shared.steps.load(Ordering::Relaxed)
+    }
+
+    /// Notes a training step; returns the new version.
+    pub(crate) fn note_step(&self) -> u64 {
+        self.changes() + self.shared.steps.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Declares a trainable parameter. An invalid declaration (a name that exists, values that were
@@ -177,13 +202,23 @@ impl Params {
         ParameterInfo { name, shape: shape.to_vec(), init, row_multiple }
     }
 
-    /// Returns names, shapes and initialization of all parameters, without buffers.
-    pub fn list(&self) -> ParameterList {
+    /// Returns names, shapes and initialization of all parameters, without buffers, in the order of
+    /// declaration.
+    ///
+    /// ```
+    /// use bornite::Device;
+    /// use bornite_nn::{Params, layers::Linear};
+    /// let params = Params::new(Device::cpu(), 0);
+    /// Linear::new(&params.at("head"), 4, 2);
+    /// let names: Vec<String> = params.list().into_iter().map(|parameter| parameter.name).collect();
+    /// assert_eq!(names, ["head.weight", "head.bias"]);
+    /// ```
+    pub fn list(&self) -> Vec<ParameterInfo> {
         self.state().list.clone()
     }
 
     /// Returns names, shapes and initialization of all buffers.
-    pub fn buffers(&self) -> ParameterList {
+    pub fn buffers(&self) -> Vec<ParameterInfo> {
         self.state().buffers.clone()
     }
 
@@ -192,22 +227,18 @@ impl Params {
     pub(crate) fn values(&self) -> bornite::Result<Values> {
         let location = Location::caller();
         let mut state = self.state();
-        if let Some(error) = &state.error {
-            return Err(error.clone());
-        }
+        state.check()?;
         if let Some(values) = &state.values {
             return Ok(values.clone());
         }
-        let create = |list: &ParameterList| -> bornite::Result<Arena> {
-            list.arena(self.shared.seed, self.shared.device).map_err(|error| match error.kind {
-                crate::ErrorKind::Compute(error) => *error,
-                kind => bornite::Error::op("parameters", kind.to_string()),
-            })
-        };
+        let Shared { seed, device, .. } = *self.shared;
+        let pad = device.is_cuda() || state.pads_everywhere;
+        let create = |declared: &[ParameterInfo]| list::arena(declared, &state.loaded, seed, device, pad);
         let parameters = create(&state.list)?;
         let buffers = (!state.buffers.is_empty()).then(|| create(&state.buffers)).transpose()?;
         let values = Values { parameters, buffers, location };
         state.values = Some(values.clone());
+        state.loaded.clear();
         Ok(values)
     }
 
@@ -264,6 +295,11 @@ impl Params {
 }
 
 impl State {
+    /// Returns the error of the first invalid declaration.
+    pub fn check(&self) -> bornite::Result<()> {
+        self.error.clone().map_or(Ok(()), Err)
+    }
+
     /// Records an invalid declaration, if it is the first.
     #[track_caller]
     fn fail(&mut self, what: String) {
@@ -274,7 +310,8 @@ impl State {
 impl std::fmt::Debug for Params {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let list = self.list();
-        write!(f, "Params('{}', {} parameters, {} elements)", self.path, list.len(), list.elements())
+        let elements = list.iter().fold(0usize, |sum, info| sum.saturating_add(info.elements()));
+        write!(f, "Params('{}', {} parameters, {elements} elements)", self.path, list.len())
     }
 }
 

@@ -2,20 +2,19 @@
 
 use std::marker::PhantomData;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bornite::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::compiled_step::TrainStep;
 use super::engine::Engine;
-use super::learner::LearnerOptions;
+use super::optimizer_state::{GroupChange, OptimizerState, ParameterGroup, lock};
 use super::precision::{LossScale, Precision};
+use crate::Result;
 use crate::checkpoint::Tensors;
-use crate::error::located;
-use crate::optimizer::{LrSchedule, Optimizer, OptimizerKind, ParameterSettings};
-use crate::parameters::{Params, State};
-use crate::{Error, Result};
+use crate::optimizer::{LrSchedule, OptimizerKind};
+use crate::parameters::{Params, Weights};
 
 /// An optimization algorithm with its default settings.
 pub trait OptimizerAlgorithm {
@@ -83,41 +82,11 @@ algorithms! {
         OptimizerKind::Muon { momentum: 0.95, beta1: 0.9, beta2: 0.95, eps: 1e-8 }, 1e-3, 0.1;
 }
 
-/// Settings for the parameters whose names match a pattern.
-#[derive(Clone, Debug)]
-struct ParameterGroup {
-    pattern: String,
-    change: GroupChange,
-}
+/// An optimizer whose algorithm is chosen at run time: see [`OptimizerBuilder::of_kind`].
+pub type AnyOptimizer = OptimizerBuilder<AnyAlgorithm>;
 
-#[derive(Clone, Copy, Debug)]
-enum GroupChange {
-    LrMultiplier(f64),
-    WeightDecay(f64),
-    Orthogonalize,
-}
-
-/// State that an optimizer shares with the training steps compiled from it.
-pub(crate) struct OptimizerState {
-    params: Params,
-    kind: OptimizerKind,
-    lr: f64,
-    schedule: Option<(LrSchedule, u64)>,
-    weight_decay: f64,
-    clip_norm: Option<f64>,
-    precision: Precision,
-    accumulate: usize,
-    groups: Vec<ParameterGroup>,
-    engine: Option<Engine>,
-    /// [`Params::changes`] that the engine has seen.
-    seen_changes: u64,
-    /// Incremented when traces are no longer valid.
-    pub version: u64,
-    /// Gradient norm of the last step, if it determines the loss scale and was not read yet.
-    unread_norm: Option<Tensor>,
-    /// First setting after the first step, other than the learning rate: an error.
-    late_setting: Option<&'static Location<'static>>,
-}
+/// Algorithm of [`AnyOptimizer`].
+pub enum AnyAlgorithm {}
 
 /// State of an optimizer that is not a tensor, for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -145,34 +114,41 @@ impl<A> Clone for OptimizerBuilder<A> {
     }
 }
 
-pub(crate) fn lock(state: &Mutex<OptimizerState>) -> MutexGuard<'_, OptimizerState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<A: OptimizerAlgorithm> OptimizerBuilder<A> {
     /// Creates an optimizer with the default settings of the algorithm.
     pub fn new(params: &Params) -> OptimizerBuilder<A> {
-        let state = OptimizerState {
-            params: params.clone(),
-            kind: A::KIND,
-            lr: A::LR,
-            schedule: None,
-            weight_decay: A::WEIGHT_DECAY,
-            clip_norm: None,
-            precision: Precision::F32,
-            accumulate: 1,
-            groups: vec![],
-            engine: None,
-            seen_changes: 0,
-            version: 0,
-            unread_norm: None,
-            late_setting: None,
-        };
-        OptimizerBuilder { state: Arc::new(Mutex::new(state)), algorithm: PhantomData }
+        OptimizerBuilder::with_defaults(params, A::KIND, A::LR, A::WEIGHT_DECAY)
+    }
+}
+
+impl OptimizerBuilder<AnyAlgorithm> {
+    /// Creates an optimizer with an algorithm that is chosen at run time, such as by a setting.
+    /// Learning rate 1e-3, no weight decay by default.
+    ///
+    /// ```
+    /// use bornite_nn::{optimizer::{AnyOptimizer, OptimizerKind}, prelude::*};
+    /// # fn main() -> Result<()> {
+    /// let params = Params::new(Device::cpu(), 0);
+    /// let layer = Linear::new(&params, 2, 1);
+    /// let x = Tensor::ones(&[1, 2], DType::F32, Device::cpu());
+    /// for kind in [OptimizerKind::ADAMW, OptimizerKind::Adagrad { eps: 1e-10 }] {
+    ///     let optimizer = AnyOptimizer::of_kind(&params, kind).lr(0.1);
+    ///     optimizer.compile(|b: &[Tensor]| layer.forward(&b[0]).square().mean(..)).call(&[x.clone()])?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn of_kind(params: &Params, kind: OptimizerKind) -> AnyOptimizer {
+        OptimizerBuilder::with_defaults(params, kind, 1e-3, 0.0)
     }
 }
 
 impl<A> OptimizerBuilder<A> {
+    fn with_defaults(params: &Params, kind: OptimizerKind, lr: f64, weight_decay: f64) -> OptimizerBuilder<A> {
+        let state = OptimizerState::new(params, kind, lr, weight_decay);
+        OptimizerBuilder { state: Arc::new(Mutex::new(state)), algorithm: PhantomData }
+    }
+
     /// Changes a setting that the state of training depends on.
     #[track_caller]
     fn with(self, set: impl FnOnce(&mut OptimizerState)) -> Self {
@@ -291,7 +267,19 @@ impl<A> OptimizerBuilder<A> {
         engine.load_moments(moments)?;
         engine.load_gradients(moments, progress.accumulated)?;
         (engine.steps, engine.loss_scale) = (progress.steps, progress.loss_scale);
-        engine.update_weights()
+        Ok(())
+    }
+
+    /// Updates the loss scale after a step of [`TrainStep::step_from`] whose gradients were finite
+    /// or not.
+    pub(crate) fn update_loss_scale(&self, finite: bool) -> Result<()> {
+        lock(&self.state).engine()?.update_loss_scale(finite);
+        Ok(())
+    }
+
+    /// Returns the weights that training steps run on, in the dtype of the precision.
+    pub(crate) fn weights(&self) -> Result<Weights> {
+        Ok(lock(&self.state).engine()?.weights.clone())
     }
 }
 
@@ -344,145 +332,5 @@ impl OptimizerBuilder<MuonAlgorithm> {
     #[track_caller]
     pub fn orthogonalize(self, pattern: &str) -> Self {
         self.with_group(pattern, GroupChange::Orthogonalize)
-    }
-}
-
-impl OptimizerState {
-    pub fn current_lr(&self) -> f64 {
-        let steps = self.engine.as_ref().map_or(0, |engine| engine.steps);
-        self.schedule.map_or(self.lr, |(schedule, total)| schedule.lr_at(steps, total))
-    }
-
-    /// Settings of every parameter.
-    fn settings(&self, state: &State) -> Result<Vec<ParameterSettings>> {
-        let mut all: Vec<ParameterSettings> =
-            state.list.iter().map(|info| ParameterSettings::new(info, self.weight_decay)).collect();
-        for ParameterGroup { pattern, change } in &self.groups {
-            let mut found = false;
-            for (settings, info) in all.iter_mut().zip(state.list.iter()).filter(|(_, p)| matches(pattern, &p.name)) {
-                found = true;
-                match *change {
-                    GroupChange::LrMultiplier(multiplier) => settings.lr_multiplier = multiplier,
-                    GroupChange::WeightDecay(weight_decay) => settings.weight_decay = weight_decay,
-                    GroupChange::Orthogonalize => settings.orthogonalize = info.shape.len() == 2,
-                }
-            }
-            if !found {
-                let first = state.list.iter().next().map_or("", |info| &info.name[..]);
-                return Err(Error::config(format!(
-                    "the pattern '{pattern}' matches none of the {} parameters, such as '{first}'",
-                    state.list.len()
-                )));
-            }
-        }
-        for (settings, _) in all.iter_mut().zip(&state.trainable).filter(|(_, trainable)| !**trainable) {
-            (settings.lr_multiplier, settings.weight_decay) = (0.0, 0.0);
-        }
-        Ok(all)
-    }
-
-    /// Returns the engine, up to date with changes of the parameters; created if necessary.
-    #[track_caller]
-    pub fn engine(&mut self) -> Result<&mut Engine> {
-        located(|| {
-            let changes = self.params.changes();
-            if let Some(location) = self.late_setting {
-                return Err(Error::config(format!(
-                    "a setting of the optimizer is changed at {location}, after its first step; only the learning rate \
-                     can change. Set it before, or create another optimizer"
-                )));
-            }
-            if !(self.lr >= 0.0 && self.lr.is_finite()) {
-                return Err(Error::config(format!("the learning rate is {}; it must be 0 or more", self.lr)));
-            }
-            if let Some((schedule, _)) = &self.schedule {
-                schedule.check()?;
-            }
-            if self.engine.is_none() {
-                let values = self.params.values()?;
-                let settings = self.settings(&self.params.state())?;
-                let optimizer = Optimizer::with_settings(self.kind, self.clip_norm, settings, &values.parameters)?;
-                let options = LearnerOptions {
-                    optimizer: self.kind,
-                    weight_decay: self.weight_decay,
-                    clip_norm: self.clip_norm,
-                    precision: self.precision,
-                    accumulate: self.accumulate,
-                    seed: self.params.seed(),
-                };
-                self.engine = Some(Engine::new(options, optimizer, values.parameters)?);
-                self.seen_changes = changes.wrapping_sub(1);
-            }
-            if self.seen_changes != changes {
-                let (settings, trainable) = {
-                    let state = self.params.state();
-                    (self.settings(&state)?, state.trainable.clone())
-                };
-                if let Some(engine) = &mut self.engine {
-                    if engine.set_parameters(&trainable, settings)? {
-                        self.version += 1;
-                    }
-                    engine.update_weights()?;
-                }
-                self.seen_changes = changes;
-            }
-            self.engine.as_mut().ok_or_else(|| Error::config("the optimizer has no state"))
-        })
-    }
-
-    /// As [`OptimizerState::engine`], with the loss scale of all completed steps.
-    #[track_caller]
-    pub fn current_engine(&mut self) -> Result<&mut Engine> {
-        let norm = self.unread_norm.take();
-        let engine = self.engine()?;
-        if let Some(norm) = norm {
-            engine.update_loss_scale(norm.item()?.is_finite());
-        }
-        Ok(engine)
-    }
-
-    /// Notes the gradient norm of a step, which determines the loss scale of the next one.
-    pub fn note_norm(&mut self, norm: &Tensor) {
-        if self.precision == Precision::F16 {
-            self.unread_norm = Some(norm.clone());
-        }
-    }
-}
-
-/// Returns true if a name matches a pattern, in which `*` matches any characters.
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut name) = name.strip_prefix(start) else { return false };
-    let mut parts = rest.split('*').collect::<Vec<_>>();
-    let end = parts.pop().unwrap_or_default();
-    for part in parts {
-        match name.find(part) {
-            Some(position) => name = &name[position + part.len()..],
-            None => return false,
-        }
-    }
-    name.ends_with(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_names() {
-        for (pattern, name, expected) in [
-            ("fc1.weight", "fc1.weight", true),
-            ("fc1", "fc1.weight", false),
-            ("*", "fc1.weight", true),
-            ("fc1.*", "fc1.weight", true),
-            ("fc1.*", "fc10.weight", false),
-            ("*.bias", "a.b.bias", true),
-            ("*.bias", "a.bias.b", false),
-            ("blocks.*.norm*.weight", "blocks.3.norm1.weight", true),
-            ("blocks.*.norm*.weight", "blocks.3.mlp.weight", false),
-            ("a*a", "a", false),
-        ] {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
-        }
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite::{Tensor, plan::PlanSummary, trace::TensorSpec, var::Update};
 
-use super::builder::{OptimizerState, lock};
 use super::engine::Engine;
-use super::learner::PendingStep;
+use super::optimizer_state::{OptimizerState, lock};
+use super::pending::PendingStep;
 use super::step_traces::{LossFunction, StepTraces};
 use crate::Result;
 use crate::error::located;
@@ -60,6 +60,18 @@ impl<'f> TrainStep<'f> {
         })
     }
 
+    /// Runs an optimizer step, of several batches if gradients are accumulated, from batches of a
+    /// callback that receives the index of each. If it returns `None`, or the step is interrupted
+    /// (see [`bornite::runtime::interruptible`]), the parameters are unchanged and the result is
+    /// `None`. The caller updates the loss scale.
+    pub(crate) fn step_from(
+        &self,
+        batch: &mut dyn FnMut(usize) -> Result<Option<Vec<Tensor>>>,
+    ) -> Result<Option<PendingStep>> {
+        let lr = lock(&self.state).current_lr();
+        self.with_engine(|engine, traces| engine.step_from(traces, batch, lr))
+    }
+
     /// Returns the loss of a batch in evaluation mode, in the precision of the step.
     #[track_caller]
     pub fn evaluate(&self, batch: &[Tensor]) -> Result<f64> {
@@ -74,12 +86,13 @@ impl<'f> TrainStep<'f> {
     }
 
     /// Calls a function with the state of training and the traced functions.
-    fn with_engine<R>(&self, work: impl FnOnce(&Engine, &StepTraces<'f>) -> Result<R>) -> Result<R> {
+    fn with_engine<R>(&self, work: impl FnOnce(&mut Engine, &StepTraces<'f>) -> Result<R>) -> Result<R> {
         let mut state = lock(&self.state);
         state.engine()?;
         let version = state.version;
         let engine = state.engine()?;
-        work(engine, &self.traces(engine, version))
+        let traces = self.traces(engine, version);
+        work(engine, &traces)
     }
 
     /// The traced functions for the current settings of the optimizer.

@@ -1,4 +1,4 @@
-//! State of training: parameters, optimizer, accumulated gradients, loss scale and step count.
+//! State of training: weights, optimizer, accumulated gradients, loss scale and step count.
 //! Launches the traced functions of a step. Knows nothing about models, data, files or time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -12,26 +12,35 @@ use bornite::{
     var::{Arena, commit},
 };
 
-use super::learner::{LearnerOptions, PendingStep};
-use super::precision::LossScale;
+use super::pending::PendingStep;
+use super::precision::{LossScale, Precision};
 use super::step_traces::{LossFunction, StepFunctions, StepTraces};
 use crate::dropout;
 use crate::inputs::{ApplyInputs, GradientInputs, StepInputs, unpack_outputs};
 use crate::optimizer::{Optimizer, ParameterSettings, StepScalars};
+use crate::parameters::Weights;
 use crate::{Error, ErrorKind, Result};
 
 /// Maximum number of queued batches per step, which bounds the memory of their losses.
 const MAX_QUEUED_BATCHES: usize = 64;
 
+/// Options of a training step.
+#[derive(Clone, Copy)]
+pub(crate) struct StepOptions {
+    pub precision: Precision,
+    /// Batches per step.
+    pub accumulate: usize,
+    /// Seed of dropout.
+    pub seed: u64,
+}
+
 /// State of training.
 pub(crate) struct Engine {
-    pub options: LearnerOptions,
-    pub device: Device,
-    /// f32.
-    pub parameters: Arena,
-    /// Weights that the model runs on: the parameters or their 16-bit copy.
-    pub weights: Arena,
-    pub optimizer: Optimizer,
+    options: StepOptions,
+    device: Device,
+    /// In the dtype of the precision.
+    pub weights: Weights,
+    optimizer: Optimizer,
     /// Accumulated gradients, if a step has several batches.
     gradients: Option<Arena>,
     pub loss_scale: LossScale,
@@ -47,22 +56,18 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new(options: LearnerOptions, optimizer: Optimizer, parameters: Arena) -> Result<Engine> {
+    pub fn new(options: StepOptions, optimizer: Optimizer, weights: Weights) -> Result<Engine> {
         if options.accumulate == 0 {
             return Err(Error::config("train.accumulate is 0; it must be at least 1"));
         }
+        let parameters = &weights.parameters;
         let device = parameters.get().device()?;
-        let weights = match options.precision.dtype() {
-            DType::F32 => parameters.clone(),
-            dtype => parameters.like(dtype, 0.0)?,
-        };
         let gradients = (options.accumulate > 1).then(|| parameters.like(DType::F32, 0.0)).transpose()?;
         let loss_scale = LossScale::new(options.precision);
         let (steps, accumulated, trainable) = (0, 0, None);
-        let engine = Engine {
+        Ok(Engine {
             options,
             device,
-            parameters,
             weights,
             optimizer,
             gradients,
@@ -72,9 +77,7 @@ impl Engine {
             trainable,
             scale_tensor: None,
             unread_state: None,
-        };
-        engine.update_weights()?;
-        Ok(engine)
+        })
     }
 
     /// Sets which parameters are trained, and their settings. Returns true if traces of before are
@@ -82,18 +85,9 @@ impl Engine {
     pub fn set_parameters(&mut self, trainable: &[bool], settings: Vec<ParameterSettings>) -> Result<bool> {
         let trainable = trainable.iter().any(|trainable| !trainable).then(|| trainable.to_vec());
         let changed = trainable != self.trainable;
-        self.optimizer = self.optimizer.set_settings(settings, &self.parameters)?;
+        self.optimizer = self.optimizer.set_settings(settings, &self.weights.parameters)?;
         self.trainable = trainable;
         Ok(changed)
-    }
-
-    /// Rounds the parameters into the 16-bit copy, if there is one.
-    pub fn update_weights(&self) -> Result<()> {
-        if self.options.precision.dtype() != DType::F32 {
-            let rounded = self.parameters.get().cast(self.options.precision.dtype());
-            commit(&[], vec![self.weights.set(rounded)])?;
-        }
-        Ok(())
     }
 
     /// Functions of a step with this loss, to be traced at their first call.
@@ -102,8 +96,8 @@ impl Engine {
             loss,
             options: self.options,
             optimizer: self.optimizer.clone(),
-            parameters: self.parameters.clone(),
-            weights: self.weights.clone(),
+            parameters: self.weights.parameters.clone(),
+            weights: self.weights.values.clone(),
             gradients: self.gradients.clone(),
             trainable: self.trainable.clone(),
             draws: Arc::default(),
@@ -135,7 +129,10 @@ impl Engine {
             Ok((loss, Some(grad_norm)))
         })?;
         match launched {
-            (_, Some(_)) => (self.steps, self.accumulated) = (step, 0),
+            (_, Some(_)) => {
+                (self.steps, self.accumulated) = (step, 0);
+                self.weights.note_step();
+            }
             (_, None) => self.accumulated += 1,
         }
         Ok(launched)
@@ -209,7 +206,7 @@ impl Engine {
     }
 
     /// Sets the accumulated gradients to zero.
-    pub fn discard_gradients(&mut self) -> Result<()> {
+    fn discard_gradients(&mut self) -> Result<()> {
         self.accumulated = 0;
         if let Some(sums) = &self.gradients {
             let flat = sums.get();
@@ -284,12 +281,12 @@ impl Engine {
 }
 
 /// Tensors of an arena by name, with a prefix.
-pub(crate) fn named(arena: &Arena, prefix: &str) -> BTreeMap<String, Tensor> {
+fn named(arena: &Arena, prefix: &str) -> BTreeMap<String, Tensor> {
     arena.segments().map(|(name, _)| format!("{prefix}{name}")).zip(arena.tensors()).collect()
 }
 
 /// Replaces all tensors of an arena.
-pub(crate) fn load(arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
+fn load(arena: &Arena, from: &BTreeMap<String, Tensor>, prefix: &str) -> Result<()> {
     let mut found = vec![];
     for (name, _) in arena.segments() {
         let full = format!("{prefix}{name}");

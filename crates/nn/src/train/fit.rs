@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::builder::{OptimizerBuilder, OptimizerProgress};
 use super::compiled_step::TrainStep;
 use super::evaluate::{BatchSource, mean_over, weighted_mean};
-use super::learner::PendingStep;
+use super::pending::PendingStep;
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest, newest};
 use crate::error::located;
 use crate::{Error, Result};

@@ -6,22 +6,21 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bornite::{DType, Device, Tensor, trace, var::Arena};
+use bornite::{DType, Device, Tensor, trace};
 use bornite_support::tune::TuningRecord;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
-use super::learner::Learner;
 use super::metrics::StepMetrics;
 use super::precision::{LossScale, Precision};
 use super::workload::{available_bytes, format_bytes};
-use crate::checkpoint::{Checkpoint, CheckpointContents, CheckpointStore, Keep, Tensors, load_latest_of};
+use crate::checkpoint::{Checkpoint, CheckpointContents, CheckpointStore, Keep, load_latest_of};
 use crate::data::{BatchOptions, DataCursor, TokenDataset};
 use crate::error::located;
 use crate::generate::TextGenerator;
 use crate::inputs::{LossInputs, unpack_outputs};
 use crate::model::{Gpt, GptConfig};
-use crate::parameters::Context;
+use crate::parameters::{Params, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result, files};
 
@@ -65,12 +64,10 @@ pub(crate) struct State {
     pub tuning: Vec<TuningRecord>,
 }
 
-/// A trained model: architecture, weights and tokenizer.
+/// A trained model with its tokenizer.
 pub struct TrainedModel {
-    /// Architecture.
+    /// Model, with its parameters.
     pub gpt: Gpt,
-    /// Parameters in f32, by name.
-    pub parameters: Tensors,
     /// Tokenizer.
     pub tokenizer: Tokenizer,
     /// Precision that the model was trained in.
@@ -81,7 +78,6 @@ pub struct TrainedModel {
     pub config: Option<RunConfig>,
     /// Warning for the user, for example that the latest checkpoint is damaged.
     pub note: Option<String>,
-    device: Device,
 }
 
 /// Returns the tokenizer `bytes` or `gpt2`, or reads the `tokenizer.json` at a path.
@@ -120,11 +116,9 @@ pub(crate) fn check_tokenizer(tokenizer: &Tokenizer, model: &GptConfig) -> Resul
 }
 
 impl TrainedModel {
-    /// Takes the current weights of a learner.
-    pub fn from_learner(learner: &Learner, tokenizer: Tokenizer, precision: Precision) -> TrainedModel {
-        let [parameters, _] = learner.tensors();
-        let (gpt, step, device) = (learner.gpt().clone(), learner.steps(), learner.device());
-        TrainedModel { gpt, parameters, tokenizer, precision, step, config: None, note: None, device }
+    /// Creates a trained model from a model after `step` training steps in `precision`.
+    pub fn new(gpt: Gpt, tokenizer: Tokenizer, precision: Precision, step: u64) -> TrainedModel {
+        TrainedModel { gpt, tokenizer, precision, step, config: None, note: None }
     }
 
     /// Loads the latest checkpoint of a run, or a Hugging Face folder. `tokenizer` overrides the
@@ -158,21 +152,21 @@ impl TrainedModel {
             Some(name) => named_tokenizer(name)?,
             None => run_tokenizer(folder)?,
         };
-        state.model.check()?;
+        let params = Params::new(device, 0);
+        let gpt = Gpt::new(&params, state.model)?;
+        params.load_tensors(&checkpoint.weights)?;
         Ok(TrainedModel {
-            gpt: Gpt::new(state.model)?,
-            parameters: checkpoint.weights,
+            gpt,
             tokenizer,
             precision: state.config.train.precision.unwrap_or_default(),
             step: checkpoint.step,
             config: Some(state.config),
             note: loaded.note,
-            device,
         })
     }
 
     fn open_hugging_face(folder: &Path, tokenizer: Option<&str>, device: Device) -> Result<TrainedModel> {
-        let (gpt, parameters) = Gpt::import(folder, device)?;
+        let gpt = Gpt::import(&Params::new(device, 0), folder)?;
         let file = Some(folder.join(TOKENIZER)).filter(|path| path.is_file());
         let tokenizer = match (tokenizer, file) {
             (Some(name), _) => named_tokenizer(name)?,
@@ -182,37 +176,18 @@ impl TrainedModel {
                 return Err(Error::file(folder, "has no tokenizer.json; specify a tokenizer with --tokenizer"));
             }
         };
-        let (precision, config) = (Precision::F32, None);
-        Ok(TrainedModel { gpt, parameters, tokenizer, precision, step: 0, config, note: None, device })
+        Ok(TrainedModel::new(gpt, tokenizer, Precision::F32, 0))
     }
 
-    /// Returns the weights in the data type of `precision`.
-    #[track_caller]
-    pub fn weights(&self) -> Result<Arena> {
-        located(|| {
-            let mut values = vec![];
-            for p in self.gpt.parameters().iter() {
-                let Some(tensor) = self.parameters.get(&p.name) else {
-                    return Err(Error::config(format!("the checkpoint has no tensor '{}'", p.name)));
-                };
-                if tensor.shape()? != p.shape {
-                    let found = tensor.shape()?;
-                    return Err(Error::config(format!(
-                        "tensor '{}' of the checkpoint has shape {found:?}; the model expects {:?}",
-                        p.name, p.shape
-                    )));
-                }
-                values.push(tensor.cast(self.precision.dtype()));
-            }
-            self.gpt.parameters().arena_of(&values)
-        })
+    fn device(&self) -> Device {
+        self.gpt.params().device()
     }
 
     /// Returns a generator with a key/value cache for `length` tokens, prompt included, at most the
     /// context length.
     #[track_caller]
     pub fn generator(&self, length: usize) -> Result<TextGenerator> {
-        located(|| TextGenerator::new(&self.gpt, &self.weights()?, self.precision, length))
+        located(|| TextGenerator::new(&self.gpt, self.precision, length))
     }
 
     /// Returns the mean loss over the first `max_batches` batches of `data`, in order, and the
@@ -222,18 +197,18 @@ impl TrainedModel {
         located(|| {
             let sequences = data.len().saturating_sub(1) / context.max(1) as u64;
             self.check_logits(batch.min(sequences as usize), context)?;
-            let (gpt, weights) = (self.gpt.clone(), self.weights()?);
+            let (gpt, weights) = (self.gpt.clone(), Weights::new(self.gpt.params(), self.precision.dtype())?);
+            weights.update()?;
             let loss = trace(move |inputs| {
                 let LossInputs { tokens, targets } = LossInputs::from_list(inputs)?;
-                let loss = gpt.loss(&Context::new(weights.padded_tensors()), tokens, targets);
+                let loss = weights.run(|| gpt.loss(tokens, targets));
                 Ok((vec![loss.cast(DType::F32)], vec![]))
             });
-            let batch_loss = |tokens: &Tensor, targets: &Tensor| -> Result<f64> {
-                let inputs = LossInputs { tokens: tokens.clone(), targets: targets.clone() }.into_list();
-                let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(&inputs))?)?;
+            let batch_loss = |batch: &[Tensor]| -> Result<f64> {
+                let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(batch))?)?;
                 Ok(loss.item()?)
             };
-            mean_loss(data, batch, context, max_batches, self.device, &batch_loss)
+            mean_loss(data, batch, context, max_batches, self.device(), &batch_loss)
         })
     }
 
@@ -242,12 +217,12 @@ impl TrainedModel {
     fn check_logits(&self, batch: usize, context: usize) -> Result<()> {
         let sizes = [batch, context, self.gpt.config().vocabulary, 4];
         let bytes = sizes.iter().fold(1u128, |product, n| product.saturating_mul(*n as u128));
-        match available_bytes(self.device).filter(|available| bytes > u128::from(*available)) {
+        match available_bytes(self.device()).filter(|available| bytes > u128::from(*available)) {
             None => Ok(()),
             Some(available) => Err(Error::config(format!(
                 "the logits of a batch of {batch} × {context} tokens need {}, but {} has {}; lower the batch size or the context",
                 format_bytes(bytes),
-                self.device,
+                self.device(),
                 format_bytes(available.into())
             ))),
         }
@@ -256,7 +231,7 @@ impl TrainedModel {
     /// Writes the model and its tokenizer as a folder that Hugging Face `transformers` loads.
     #[track_caller]
     pub fn export(&self, folder: impl AsRef<Path>) -> Result<()> {
-        self.gpt.export(folder, &self.parameters, Some(&self.tokenizer))
+        self.gpt.export(folder, Some(&self.tokenizer))
     }
 
     /// Creates a run's folder with this model as the checkpoint of step 0.
@@ -284,7 +259,7 @@ impl TrainedModel {
                 samples_bytes: None,
                 tuning: vec![],
             };
-            let checkpoint = Checkpoint::new(0, self.parameters.clone(), state_json(&state)?);
+            let checkpoint = Checkpoint::new(0, self.gpt.params().tensors()?, state_json(&state)?);
             Ok(store.save(&checkpoint, None)?.path)
         })
     }
@@ -319,7 +294,7 @@ pub(crate) fn mean_loss(
     context: usize,
     max_batches: u64,
     device: Device,
-    loss: &dyn Fn(&Tensor, &Tensor) -> Result<f64>,
+    loss: &dyn Fn(&[Tensor]) -> Result<f64>,
 ) -> Result<(f64, u64)> {
     if max_batches == 0 {
         return Err(Error::config("the loss over 0 batches is undefined; request at least one batch"));
@@ -334,7 +309,7 @@ pub(crate) fn mean_loss(
         let Some(next) = batches.next() else { break };
         let next = next?;
         let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &[batch, context], device);
-        sum += loss(&tensor(&next.inputs), &tensor(&next.targets))?;
+        sum += loss(&LossInputs { tokens: tensor(&next.inputs), targets: tensor(&next.targets) }.into_list())?;
     }
     Ok((sum / count as f64, count))
 }

@@ -1,8 +1,9 @@
 //! Training: optimizer steps and the training loop.
 //!
-//! `builder.rs` has the optimizers, `compiled_step.rs` a training step of any model, `fit.rs` the
-//! loop over epochs, `evaluate.rs` metrics. `engine.rs` and `step_traces.rs` run the steps.
-//! `learner.rs` is a GPT in training; `prepare.rs` and `run.rs` are the loop of `bornite train`.
+//! `builder.rs` and `optimizer_state.rs` have the optimizers, `compiled_step.rs` a training step of
+//! any model, `pending.rs` its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics.
+//! `engine.rs` and `step_traces.rs` run the steps. `prepare.rs` and `run.rs` are the loop of
+//! `bornite train`.
 //! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
 //! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
 //! times steps. Nothing here prints: callers pass an [`Observer`].
@@ -18,9 +19,12 @@ mod fit;
 mod folder;
 mod gpu_time;
 mod keys;
-mod learner;
+#[cfg(test)]
+mod launch_tests;
 mod metrics;
 mod model;
+mod optimizer_state;
+mod pending;
 mod plot;
 mod precision;
 mod prepare;
@@ -31,8 +35,8 @@ mod workload;
 
 pub use benchmark::{StepBenchmark, benchmark_steps};
 pub use builder::{
-    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, Muon, MuonAlgorithm, OptimizerAlgorithm,
-    OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,
+    Adagrad, AdagradAlgorithm, Adam, AdamAlgorithm, AdamW, AdamWAlgorithm, AnyAlgorithm, AnyOptimizer, Muon,
+    MuonAlgorithm, OptimizerAlgorithm, OptimizerBuilder, RmsProp, RmsPropAlgorithm, Sgd, SgdAlgorithm,
 };
 pub use compiled_step::TrainStep;
 pub use config::{
@@ -42,8 +46,8 @@ pub use evaluate::{BatchIterator, BatchSource, evaluate};
 pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
-pub use learner::{Learner, LearnerOptions, PendingStep, StepResult};
 pub use metrics::{StepMetrics, read_metrics};
+pub use pending::{PendingStep, StepResult};
 pub use precision::{LossScale, Precision};
 pub use run::{Observer, RunInfo, RunSummary, TrainEvent, run};
 pub use workload::{

@@ -1,5 +1,5 @@
 //! Preparation of a run: resolved settings, the checkpoint to resume from, tokenizer, model, data
-//! and learner.
+//! and optimizer.
 //!
 //! Cheap checks come first (settings, files, sizes), so that a mistake costs neither time nor
 //! memory. `run.rs` is the loop.
@@ -13,19 +13,21 @@ use bornite::{Device, Tensor};
 use bornite_support::Machine;
 use bornite_support::tune::Tuner;
 
+use super::builder::{AnyOptimizer, OptimizerProgress};
 use super::config::RunConfig;
 use super::folder::{
     CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_tokenizer, claim_run_folder,
     named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
-use super::learner::{Learner, LearnerOptions};
 use super::metrics::Metrics;
 use super::precision::Precision;
 use super::run::{Observer, Run, RunInfo, TrainEvent};
 use super::workload::{Workload, available_bytes, flops_per_token, format_bytes, parameter_count, peak_flops};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest};
 use crate::data::{BatchOptions, DataObserver, DataProgress, DataSource, TokenDataset, train_tokenizer_with_observer};
+use crate::inputs::LossInputs;
 use crate::model::{Gpt, GptConfig};
+use crate::parameters::Params;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, ErrorKind, Result, files};
 
@@ -56,24 +58,31 @@ pub(super) fn prepare(
 
     let clip_norm = config.optimizer.clip_norm.filter(|clip_norm| *clip_norm > 0.0);
     let weight_decay = config.optimizer.weight_decay.unwrap_or(0.0);
-    let options = LearnerOptions { optimizer, weight_decay, clip_norm, precision, accumulate, seed };
-    let gpt = Gpt::new(model.clone())?.activation_checkpointing(activation_checkpointing);
-    let arena = gpt.parameters().arena(seed, device)?;
+    let params = Params::new(device, seed);
+    let gpt = Gpt::new(&params, model.clone())?.activation_checkpointing(activation_checkpointing);
+    let optimizer = AnyOptimizer::of_kind(&params, optimizer).weight_decay(weight_decay);
+    let optimizer = optimizer.precision(precision).accumulate(accumulate);
+    let optimizer = match clip_norm {
+        Some(clip_norm) => optimizer.clip_norm(clip_norm),
+        None => optimizer,
+    };
     if let Some(from) = from {
-        let named: Vec<(&str, &Tensor)> = from.parameters.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-        arena.load(&named)?;
+        params.load_tensors(&from.gpt.params().tensors()?)?;
     }
-    let mut learner = Learner::from_parameters(gpt, options, arena)?;
     if let Some((checkpoint, state)) = &resumed {
         let none = Default::default();
         let moments = checkpoint.groups.get(MOMENTS).unwrap_or(&none);
-        learner.restore([&checkpoint.weights, moments], checkpoint.step, state.loss_scale)?;
+        params.load_tensors(&checkpoint.weights)?;
+        let progress = OptimizerProgress { steps: checkpoint.step, loss_scale: state.loss_scale, accumulated: 0 };
+        optimizer.restore(moments, progress)?;
         state.data_cursor.map(|cursor| batches.seek(cursor)).transpose()?;
     }
+    // Allocates parameters and optimizer state before anything is written.
+    optimizer.weights()?;
     truncate_samples(&folder.join(SAMPLES), resumed.as_ref().map_or(Some(0), |(_, state)| state.samples_bytes))?;
     files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
     write_environment(folder, device)?;
-    let step = learner.steps();
+    let step = optimizer.steps();
     let info = RunInfo {
         step,
         steps: config.train.steps.unwrap_or(0),
@@ -108,7 +117,15 @@ pub(super) fn prepare(
         tokens_per_step: info.tokens_per_step,
         config,
         device,
-        learner,
+        train_step: optimizer.compile({
+            let gpt = gpt.clone();
+            move |batch: &[Tensor]| match LossInputs::from_list(batch) {
+                Ok(LossInputs { tokens, targets }) => gpt.loss(tokens, targets),
+                Err(error) => error.into(),
+            }
+        }),
+        gpt,
+        optimizer,
         tokenizer,
         batches,
         validation,

@@ -14,11 +14,13 @@ use std::time::{Duration, Instant};
 use bornite::{Device, Tensor, runtime::interruptible};
 use bornite_support::tune::{Tuner, TuningRecord};
 
+use super::builder::AnyOptimizer;
+use super::compiled_step::TrainStep;
 use super::config::RunConfig;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
 use super::gpu_time::{GpuSpan, GpuTimer};
-use super::learner::{Learner, PendingStep};
 use super::metrics::{Metrics, StepMetrics};
+use super::pending::PendingStep;
 use super::precision::Precision;
 use super::prepare::prepare;
 use super::tuning::Tuning;
@@ -26,6 +28,8 @@ use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::data::{Batches, DataProgress, TokenDataset};
 use crate::error::located;
 use crate::generate::{GenerationOptions, Sampling, TextGenerator, prompt_tokens};
+use crate::inputs::LossInputs;
+use crate::model::Gpt;
 use crate::optimizer::LrSchedule;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, ErrorKind, Result, files};
@@ -140,7 +144,7 @@ pub fn run(
         let _sealed = Tuner::global().map_err(bornite::Error::from)?.ignore_disk();
         let mut run = prepare(config, folder, device, resume, observer)?;
         let stopped = run.run_steps(observer)?;
-        let (step, skipped) = (run.learner.steps(), run.metrics.skipped());
+        let (step, skipped) = (run.optimizer.steps(), run.metrics.skipped());
         Ok(RunSummary { step, stopped, skipped, last_metrics: run.last_metrics, folder: folder.into() })
     })
 }
@@ -161,7 +165,9 @@ pub(super) struct Run {
     pub folder: PathBuf,
     pub config: RunConfig,
     pub device: Device,
-    pub learner: Learner,
+    pub gpt: Gpt,
+    pub optimizer: AnyOptimizer,
+    pub train_step: TrainStep<'static>,
     pub tokenizer: Tokenizer,
     pub batches: Batches,
     pub validation: Option<TokenDataset>,
@@ -195,7 +201,7 @@ impl Run {
         {
             return Ok(true);
         }
-        while self.learner.steps() < steps {
+        while self.optimizer.steps() < steps {
             if observer.should_stop() || !self.step(steps, observer)? {
                 self.finish_unread(Instant::now(), None, observer)?;
                 self.save(None, observer)?;
@@ -214,14 +220,14 @@ impl Run {
 
     /// Number of steps since the last checkpoint.
     fn unsaved_steps(&self) -> u64 {
-        self.learner.steps().saturating_sub(self.saved_step.unwrap_or(0))
+        self.optimizer.steps().saturating_sub(self.saved_step.unwrap_or(0))
     }
 
     /// Evaluates, samples and saves after a step, if due. `metrics` are those of the step if a stop
     /// interrupted this after they were read. Returns false if a stop interrupts it now: then the
     /// run is saved, and a resumed run repeats it.
     fn after_step(&mut self, metrics: Option<StepMetrics>, observer: &mut dyn Observer) -> Result<bool> {
-        let (train, step) = (self.config.train.clone(), self.learner.steps());
+        let (train, step) = (self.config.train.clone(), self.optimizer.steps());
         let every = |n: Option<u64>| n.is_some_and(|n| n > 0 && step.is_multiple_of(n));
         let save = train.steps == Some(step) || every(train.save_every);
         let evaluate = train.eval_every.is_some_and(|n| n > 0) && (save || every(train.eval_every));
@@ -271,11 +277,11 @@ impl Run {
     /// Runs one step. Returns false if a stop interrupted it; then nothing has changed.
     pub(super) fn step(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<bool> {
         let (started, waited) = (Instant::now(), bornite_support::device_wait_time());
-        let lr = self.schedule.lr_at(self.learner.steps(), steps);
+        let lr = self.schedule.lr_at(self.optimizer.steps(), steps);
         let (before, shape, device) = (self.batches.cursor(), self.shape, self.device);
         let (batches, interrupt) = (&mut self.batches, observer.interrupt_flag());
         let (mut data_wait, mut gpu_span) = (Duration::ZERO, GpuSpan::default());
-        let mut next = |n: usize| -> Result<Option<(Tensor, Tensor)>> {
+        let mut next = |n: usize| -> Result<Option<Vec<Tensor>>> {
             if n > 0 && observer.should_stop() {
                 return Ok(None);
             }
@@ -287,10 +293,11 @@ impl Run {
                 gpu_span = GpuSpan::start(device);
             }
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
-            Ok(Some((tensor(&batch.inputs), tensor(&batch.targets))))
+            Ok(Some(LossInputs { tokens: tensor(&batch.inputs), targets: tensor(&batch.targets) }.into_list()))
         };
-        let tuning = Tuning::before(&self.learner, &self.config)?;
-        let launch = || interruptible(interrupt, || self.learner.step_from(&mut next, lr));
+        let tuning = Tuning::after(self.optimizer.steps(), device, &self.config)?;
+        self.optimizer.set_lr(lr);
+        let launch = || interruptible(interrupt, || self.train_step.step_from(&mut next));
         let (launched, note) = tuning.run(launch);
         let Some(pending) = launched? else {
             self.batches.seek(before)?;
@@ -300,7 +307,7 @@ impl Run {
         note.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
         let data_wait_ms = data_wait.as_secs_f64() * 1e3;
         let unread =
-            UnreadStep { step: self.learner.steps(), lr, pending, started, host_ms: 0.0, data_wait_ms, gpu_span };
+            UnreadStep { step: self.optimizer.steps(), lr, pending, started, host_ms: 0.0, data_wait_ms, gpu_span };
         // The previous step is read while the device works on this one.
         if let Some(previous) = self.unread.replace(unread) {
             self.finish_step(previous, started, None, observer)?;
@@ -308,7 +315,7 @@ impl Run {
         // Always after the next step has started, even if the previous one was read earlier, so
         // that a stop changes nothing.
         if let Some(finite) = self.pending_scale_update.take() {
-            self.learner.update_loss_scale(finite);
+            self.optimizer.update_loss_scale(finite)?;
         }
         let waits = bornite_support::device_wait_time() - waited + data_wait;
         let busy = started.elapsed().saturating_sub(waits);
@@ -374,27 +381,28 @@ impl Run {
     fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
         let max_batches = self.config.train.eval_batches.unwrap_or(1) as u64;
-        let loss = |tokens: &Tensor, targets: &Tensor| match observer.should_stop() {
+        let loss = |batch: &[Tensor]| match observer.should_stop() {
             true => Err(Error::stopped()),
-            false => interruptible(observer.interrupt_flag(), || self.learner.evaluate(tokens, targets)),
+            false => interruptible(observer.interrupt_flag(), || self.train_step.evaluate(batch)),
         };
         let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], max_batches, self.device, &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
     }
 
     fn save(&mut self, metric: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
-        let step = self.learner.steps();
+        let step = self.optimizer.steps();
         self.metrics.write_plot()?;
         if self.saved_step == Some(step) {
             return Ok(());
         }
+        let (moments, progress) = self.optimizer.checkpoint()?;
         let choices = Tuner::global().map_err(bornite::Error::from)?.known_records();
         let state = State {
-            model: self.learner.gpt().config().clone(),
+            model: self.gpt.config().clone(),
             config: self.config.clone(),
             tokenizer_fingerprint: self.tokenizer.fingerprint().into(),
             data_cursor: Some(self.batches.cursor()),
-            loss_scale: self.learner.loss_scale(),
+            loss_scale: progress.loss_scale,
             pending_scale_update: self.pending_scale_update,
             elapsed_seconds: self.elapsed_seconds,
             pending_metrics: self.pending_metrics,
@@ -402,8 +410,7 @@ impl Run {
             // The choice suffices; the measured times are in the tuning cache.
             tuning: choices.into_iter().map(|record| TuningRecord { trials: vec![], ..record }).collect(),
         };
-        let [weights, moments] = self.learner.tensors();
-        let mut checkpoint = Checkpoint::new(step, weights, state_json(&state)?);
+        let mut checkpoint = Checkpoint::new(step, self.gpt.params().tensors()?, state_json(&state)?);
         checkpoint.groups.insert(MOMENTS.into(), moments);
         let saved = self.store.save(&checkpoint, metric)?;
         self.saved_step = Some(step);
@@ -427,7 +434,7 @@ impl Run {
                 None => {
                     let precision = train.precision.unwrap_or_default();
                     let length = tokens.len().saturating_add(max_tokens);
-                    TextGenerator::new(self.learner.gpt(), self.learner.weights(), precision, length)?
+                    TextGenerator::with_weights(&self.gpt, self.optimizer.weights()?, precision, length)?
                 }
             };
             let generated =

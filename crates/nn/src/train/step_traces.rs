@@ -9,7 +9,7 @@ use bornite::{
     var::{Arena, Update},
 };
 
-use super::learner::LearnerOptions;
+use super::engine::StepOptions;
 use super::precision::Precision;
 use crate::inputs::{ApplyInputs, GradientInputs, StepInputs};
 use crate::optimizer::Optimizer;
@@ -36,7 +36,7 @@ pub(crate) struct StepTraces<'f> {
 #[derive(Clone)]
 pub(crate) struct StepFunctions<'f> {
     pub loss: LossFunction<'f>,
-    pub options: LearnerOptions,
+    pub options: StepOptions,
     pub optimizer: Optimizer,
     /// f32.
     pub parameters: Arena,

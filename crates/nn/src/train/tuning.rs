@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
+use bornite::Device;
 use bornite_support::tune::{TuneMode, Tuner};
 
-use super::{Learner, RunConfig};
+use super::RunConfig;
 use crate::Result;
 
 /// Tuning in a step.
@@ -16,10 +17,10 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// Returns the tuning of the next step.
-    pub fn before(learner: &Learner, config: &RunConfig) -> Result<Tuning> {
+    /// Returns the tuning of the step after `steps` steps.
+    pub fn after(steps: u64, device: Device, config: &RunConfig) -> Result<Tuning> {
         let tuner = Tuner::global().map_err(bornite::Error::from)?;
-        let is_first = learner.steps() == 0 && learner.device().is_cuda() && tuner.mode() == TuneMode::Cached;
+        let is_first = steps == 0 && device.is_cuda() && tuner.mode() == TuneMode::Cached;
         let limit_seconds = config.train.tune_seconds.filter(|seconds| is_first && *seconds > 0.0);
         Ok(Tuning { tuner, limit_seconds })
     }

@@ -206,6 +206,7 @@ pub fn peak_flops(device: Device, precision: Precision) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::model::Gpt;
+    use crate::{Module, Params};
 
     fn workload(model: GptConfig) -> Workload {
         let (batch, context) = (16, model.context);
@@ -221,7 +222,7 @@ mod tests {
         let sizes = |model: &str, vocabulary| parameter_count(&GptConfig::named(model, vocabulary).unwrap());
         assert_eq!((sizes("gpt2-124m", 50_257), sizes("llama-1b", 128_256)), (124_439_808, 1_235_814_400));
         for model in [GptConfig::gpt2(257, 64, 2, 2, 64), GptConfig::llama(300, 32, 3, 6, 48), odd, wide] {
-            let declared = Gpt::new(model.clone()).unwrap().parameters().elements();
+            let declared = Gpt::new(&Params::new(Device::cpu(), 0), model.clone()).unwrap().parameter_count();
             assert_eq!(parameter_count(&model), declared as u128, "{model:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! Text generation: one model run per token, which is one launch on a GPU.
 
 use bornite::Device;
+use bornite_nn::Params;
 use bornite_nn::generate::{BatchGenerator, FinishReason, GenerationOptions, Prompt, Sampling, TextGenerator};
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::tokenizer::Tokenizer;
@@ -14,11 +15,8 @@ pub fn one_launch_per_token(device: Device) -> Outcome {
     let mut random = Random::fresh();
     let models = [GptConfig::gpt2(257, 200, 2, 2, 64), GptConfig::llama(257, 200, 2, 4, 64)];
     for (model, precision) in models.iter().flat_map(|m| [(m, Precision::F32), (m, Precision::Bf16)]) {
-        let gpt = Gpt::new(model.clone())?;
-        let flat = gpt.parameters().arena(random.bits(), device)?;
-        let narrow = flat.like(precision.dtype(), 0.0)?;
-        bornite::var::commit(&[], vec![narrow.set(flat.get().cast(precision.dtype()))])?;
-        let generator = TextGenerator::new(&gpt, &narrow, precision, model.context)?;
+        let gpt = Gpt::new(&Params::new(device, random.bits()), model.clone())?;
+        let generator = TextGenerator::new(&gpt, precision, model.context)?;
         let launches = || -> Result<u64, bornite_cuda::Error> {
             match device {
                 Device::Cuda(ordinal) => Ok(bornite_cuda::Device::open(ordinal)?.launch_count()),
@@ -52,8 +50,7 @@ pub fn one_launch_per_token(device: Device) -> Outcome {
 pub fn batched_generation_matches_single_generation(device: Device) -> Outcome {
     let mut random = Random::fresh();
     for model in [GptConfig::gpt2(257, 120, 2, 2, 64), GptConfig::llama(257, 120, 2, 4, 64)] {
-        let gpt = Gpt::new(model)?;
-        let weights = gpt.parameters().arena(random.bits(), device)?;
+        let gpt = Gpt::new(&Params::new(device, random.bits()), model)?;
         let tokenizer = Tokenizer::bytes();
         let texts: Vec<String> = ["a", "some words", "x[i] = 1;"].iter().map(|text| text.to_string()).collect();
         let long: String = (0..70).map(|_| char::from(b'a' + (random.bits() % 26) as u8)).collect();
@@ -62,8 +59,8 @@ pub fn batched_generation_matches_single_generation(device: Device) -> Outcome {
         let prompts: Vec<Prompt> = (texts.iter().enumerate())
             .map(|(n, text)| Prompt { tokens: tokenizer.encode(text), sampling: sampling(n) })
             .collect();
-        let batch_generator = BatchGenerator::new(&gpt, &weights, Precision::F32, 7, 100)?;
-        let generator = TextGenerator::new(&gpt, &weights, Precision::F32, 120)?;
+        let batch_generator = BatchGenerator::new(&gpt, Precision::F32, 7, 100)?;
+        let generator = TextGenerator::new(&gpt, Precision::F32, 120)?;
         // Repeated, so that leftovers of the first texts would show.
         for prompts in [&prompts[..], &prompts[..3], &prompts[2..]] {
             let generated = batch_generator.generate(&tokenizer, prompts, &mut |_| {})?;

@@ -4,11 +4,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use bornite::{Device, Tensor, fused::with_fusion};
-use bornite_nn::Context;
+use bornite::{DType, Device, Tensor, fused::with_fusion, trace::TensorSpec};
+use bornite_nn::Params;
 use bornite_nn::model::{Gpt, GptConfig};
-use bornite_nn::optimizer::OptimizerKind;
-use bornite_nn::train::{Learner, LearnerOptions, Observer, Precision, StepMetrics, TrainEvent, Workload, run};
+use bornite_nn::optimizer::{AdamW, AnyOptimizer, OptimizerKind};
+use bornite_nn::train::{Observer, Precision, StepMetrics, TrainEvent, Workload, run};
 use serde_json::{Value, json};
 
 use crate::random::Random;
@@ -90,10 +90,12 @@ pub fn memory_is_constant_and_host_overhead_is_small(device: Device) -> Outcome 
 /// Scratch bytes of a step.
 fn scratch(workload: &Workload) -> bornite_nn::Result<u64> {
     let Workload { precision, optimizer, batch, context, activation_checkpointing, device, .. } = *workload;
-    let options =
-        LearnerOptions { optimizer, weight_decay: 0.1, clip_norm: Some(1.0), precision, accumulate: 1, seed: 1 };
-    let gpt = Gpt::new(workload.model.clone())?.activation_checkpointing(activation_checkpointing);
-    Ok(Learner::new(gpt, options, device)?.explain(batch, context)?.scratch_bytes as u64)
+    let params = Params::new(device, 1);
+    let gpt = Gpt::new(&params, workload.model.clone())?.activation_checkpointing(activation_checkpointing);
+    let optimizer = AnyOptimizer::of_kind(&params, optimizer).weight_decay(0.1).clip_norm(1.0).precision(precision);
+    let step = optimizer.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+    let tokens = TensorSpec::new(DType::I32, &[batch, context], device);
+    Ok(step.explain(&[tokens.clone(), tokens])?.scratch_bytes as u64)
 }
 
 pub fn activation_checkpointing_saves_the_estimated_memory(device: Device) -> Outcome {
@@ -138,14 +140,12 @@ pub fn activation_checkpointing_saves_the_estimated_memory(device: Device) -> Ou
 /// With `ignore_negative_targets`, the loss is the mean over the other targets.
 pub fn negative_targets_are_ignored(device: Device) -> Outcome {
     let mut random = Random::fresh();
-    let gpt = Gpt::new(GptConfig::gpt2(31, 16, 2, 2, 32))?;
-    let weights = gpt.parameters().arena(random.bits(), device)?;
-    let context = Context::new(weights.tensors());
+    let gpt = Gpt::new(&Params::new(device, random.bits()), GptConfig::gpt2(31, 16, 2, 2, 32))?;
     let mut tokens = |min: i64| -> Vec<i64> { (0..24).map(|_| random.between(min as f64, 31.0) as i64).collect() };
     let (inputs, targets) = (tokens(0), tokens(0));
     let x = Tensor::from_slice(&inputs, &[2, 12], device);
     let loss = |gpt: &Gpt, y: &[i64]| -> Result<f64, bornite::Error> {
-        gpt.loss(&context, &x, &Tensor::from_slice(y, &[2, 12], device)).item()
+        gpt.loss(&x, &Tensor::from_slice(y, &[2, 12], device)).item()
     };
     let ignoring = gpt.clone().ignore_negative_targets(true);
     let (plain, all) = (loss(&gpt, &targets)?, loss(&ignoring, &targets)?);
@@ -178,20 +178,15 @@ pub fn fused_steps_match_op_by_op_execution(device: Device) -> Outcome {
                 let tokens: Vec<i64> = (0..3 * 40).map(|_| (random.bits() % 61) as i64).collect();
                 Tensor::from_slice(&tokens, &[3, 40], device)
             };
-            let batches: Vec<(Tensor, Tensor)> = (0..3).map(|_| (rows(), rows())).collect();
+            let batches: Vec<[Tensor; 2]> = (0..3).map(|_| [rows(), rows()]).collect();
             let run = || -> bornite_nn::Result<Vec<[f64; 2]>> {
-                let options = LearnerOptions {
-                    optimizer: OptimizerKind::ADAMW,
-                    weight_decay: 0.1,
-                    clip_norm: Some(1.0),
-                    precision,
-                    accumulate: 1,
-                    seed: 3,
-                };
-                let mut learner = Learner::new(Gpt::new(config.clone())?, options, device)?;
+                let params = Params::new(device, 3);
+                let gpt = Gpt::new(&params, config.clone())?;
+                let adam = AdamW::new(&params).betas(0.9, 0.95).weight_decay(0.1).clip_norm(1.0).precision(precision);
+                let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
                 let mut results = vec![];
                 for batch in &batches {
-                    let result = learner.step(std::slice::from_ref(batch), 1e-3)?.wait()?;
+                    let result = step.call(batch)?.wait()?;
                     results.push([result.loss, result.grad_norm]);
                 }
                 Ok(results)

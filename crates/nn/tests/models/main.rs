@@ -1,6 +1,7 @@
 //! Models with layers of this crate: declaration, training, saving, bad input.
 
 mod bad_input;
+mod gpt;
 mod networks;
 mod optimizers;
 mod resume;

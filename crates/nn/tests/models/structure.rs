@@ -136,11 +136,11 @@ fn gpt_is_trained_as_a_layer() {
     let losses = |recompute: bool| -> Vec<f64> {
         let params = Params::new(CPU, 4);
         let config = GptConfig { dropout: 0.1, ..GptConfig::gpt2(32, 8, 2, 2, 16) };
-        let gpt = Gpt::declare(&params.at("gpt"), config).unwrap().activation_checkpointing(recompute);
+        let gpt = Gpt::new(&params.at("gpt"), config).unwrap().activation_checkpointing(recompute);
         let tokens: Vec<i64> = (0..16).map(|n| n * 7 % 32).collect();
         let batch = [Tensor::from_slice(&tokens, &[2, 8], CPU), Tensor::from_slice(&tokens, &[2, 8], CPU)];
         let adam = AdamW::new(&params).lr(1e-2);
-        let step = adam.compile(|b: &[Tensor]| gpt.next_token_loss(&b[0], &b[1]));
+        let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
         let losses = (0..20).map(|_| step.call(&batch).unwrap().loss().unwrap()).collect();
         assert_eq!(gpt.forward(&batch[0]).shape().unwrap(), [2, 8, 32]);
         assert!(params.get("gpt.blocks.1.attention.qkv.weight").is_ok());

@@ -9,12 +9,21 @@ use bornite_nn::generate::{FinishReason, GenerationOptions, Sampling, TextGenera
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::tokenizer::Tokenizer;
 use bornite_nn::train::{Precision, TrainedModel};
+use bornite_nn::{Forward, Params};
 
 use crate::corpus::{Folder, go, small};
 use crate::random::Random;
 
 fn request(temperature: f64, seed: u64, max_tokens: usize) -> GenerationOptions {
     GenerationOptions { sampling: Sampling { temperature, seed, ..Sampling::default() }, max_tokens, stops: vec![] }
+}
+
+/// The parameters of a model in one with other settings.
+fn with_config(gpt: &Gpt, config: GptConfig) -> Gpt {
+    let params = Params::new(Device::cpu(), 0);
+    let other = Gpt::new(&params, config).unwrap();
+    params.load_tensors(&gpt.params().tensors().unwrap()).unwrap();
+    other
 }
 
 #[test]
@@ -47,11 +56,10 @@ fn trained_runs_generate_text() {
     }
     // As the whole text without a cache would have it.
     let long = write("the copper ore", &request(0.0, 0, 40));
-    let weights = trained.weights().unwrap();
     let mut all: Vec<i64> = trained.tokenizer.encode("the copper ore").into_iter().map(i64::from).collect();
     for (n, token) in long.tokens.iter().enumerate() {
         let x = bornite::Tensor::from_slice(&all, &[1, all.len()], Device::cpu());
-        let logits = trained.gpt.logits(&bornite_nn::Context::new(weights.tensors()), &x).to_vec::<f32>().unwrap();
+        let logits = trained.gpt.forward(&x).to_vec::<f32>().unwrap();
         let last = &logits[logits.len() - 257..];
         let best = last.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         assert!(last[*token as usize] >= best - 1e-4, "token {n}");
@@ -61,8 +69,7 @@ fn trained_runs_generate_text() {
     let mut ended = trained.gpt.config().clone();
     ended.eos = vec![long.tokens[3]];
     let at = long.tokens.iter().position(|token| *token == long.tokens[3]).unwrap();
-    let gpt = Gpt::new(ended).unwrap();
-    let other = TextGenerator::new(&gpt, &weights, trained.precision, 100).unwrap();
+    let other = TextGenerator::new(&with_config(&trained.gpt, ended), trained.precision, 100).unwrap();
     let stopped = other.generate(&trained.tokenizer, "the copper ore", &request(0.0, 0, 40), &mut |_| true).unwrap();
     assert_eq!((&stopped.tokens[..], stopped.finish), (&long.tokens[..at], FinishReason::EndOfText));
     // Tokens outside the vocabulary are rejected.
@@ -192,11 +199,9 @@ fn full_context_continues_with_its_recent_half() {
     let tokenizer = Tokenizer::bytes();
     for name in ["gpt2-gelu", "llama-all"] {
         let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens/variants");
-        let (gpt, tensors) = Gpt::import(goldens.join(name), Device::cpu()).unwrap();
-        let endless = Gpt::new(GptConfig { eos: vec![], ..gpt.config().clone() }).unwrap();
-        let weights = endless.parameters().arena(0, Device::cpu()).unwrap();
-        weights.load(&tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect::<Vec<_>>()).unwrap();
-        let generator = TextGenerator::new(&endless, &weights, Precision::F32, 40).unwrap();
+        let gpt = Gpt::import(&Params::new(Device::cpu(), 0), goldens.join(name)).unwrap();
+        let endless = with_config(&gpt, GptConfig { eos: vec![], ..gpt.config().clone() });
+        let generator = TextGenerator::new(&endless, Precision::F32, 40).unwrap();
         let write = |prompt: &[u32], count: usize| {
             generator.generate_from_tokens(&tokenizer, prompt, &request(0.0, 0, count), &mut |_| true).unwrap()
         };
@@ -210,7 +215,7 @@ fn full_context_continues_with_its_recent_half() {
             assert_eq!(write(&all[from - 20..from], to - from).tokens, all[from..to], "{name} after {from} tokens");
         }
         assert_eq!(write(&prompt, 34).context_shifts, 0, "{name}: the last token is not read");
-        let one = TextGenerator::new(&endless, &weights, Precision::F32, 1).unwrap();
+        let one = TextGenerator::new(&endless, Precision::F32, 1).unwrap();
         let written = one.generate_from_tokens(&tokenizer, &[3], &request(0.0, 0, 5), &mut |_| true).unwrap();
         assert_eq!((written.tokens.len(), written.context_shifts), (5, 4), "{name}: a context of one token");
     }
@@ -220,10 +225,8 @@ fn full_context_continues_with_its_recent_half() {
 fn loss_that_does_not_fit_into_memory_is_rejected() {
     let folder = Folder::new("fits");
     let config = GptConfig { tied_embeddings: true, ..GptConfig::llama(1 << 20, 1 << 20, 1, 1, 2) };
-    let gpt = Gpt::new(config).unwrap();
-    let weights = gpt.parameters().arena(0, Device::cpu()).unwrap();
-    let tensors = gpt.parameters().iter().map(|p| p.name.clone()).zip(weights.tensors()).collect();
-    gpt.export(folder.at("model"), &tensors, Some(&Tokenizer::bytes())).unwrap();
+    let gpt = Gpt::new(&Params::new(Device::cpu(), 0), config).unwrap();
+    gpt.export(folder.at("model"), Some(&Tokenizer::bytes())).unwrap();
     let trained = TrainedModel::open(folder.at("model"), None, Device::cpu()).unwrap();
     std::fs::write(folder.at("long.txt"), "x".repeat((1 << 20) + 2)).unwrap();
     let source = bornite_nn::data::DataSource::new(folder.at("long.txt"));

@@ -4,13 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use bornite::{DType, Device, Tensor, trace};
-use bornite_nn::Context;
-use bornite_nn::checkpoint::Tensors;
 use bornite_nn::model::{Gpt, GptConfig};
 use bornite_nn::tokenizer::Tokenizer;
+use bornite_nn::{Forward, Module, Params};
 use serde_json::{Value, json};
 
-use crate::folder;
+use crate::{folder, import};
 
 const VARIANTS: [&str; 10] = [
     "gpt2-layer-scaled",
@@ -61,30 +60,27 @@ impl Drop for Scratch {
     }
 }
 
-fn values(gpt: &Gpt, tensors: &Tensors) -> Vec<Tensor> {
-    gpt.parameters().iter().map(|p| tensors[&p.name].clone()).collect()
+fn values(gpt: &Gpt) -> Vec<Tensor> {
+    gpt.parameters().iter().map(|p| p.value()).collect()
 }
 
 /// Loss, norm of the gradient and last logits of the text that the goldens were made with.
-fn measure(gpt: &Gpt, tensors: &Tensors) -> (f64, f64, Vec<f32>) {
+fn measure(gpt: &Gpt) -> (f64, f64, Vec<f32>) {
     let text: Vec<i64> = (0..=TOKENS as i64).map(|n| (7 * n * n + 3 * n) % 24).collect();
     let row = |from: usize| Tensor::from_slice(&text[from..from + TOKENS], &[1, TOKENS], Device::cpu());
-    let parameters = values(gpt, tensors);
-    let context = Context::new(parameters.clone());
-    let loss = gpt.loss(&context, &row(0), &row(1));
+    let parameters = values(gpt);
+    let loss = gpt.loss(&row(0), &row(1));
     let squares = loss.grad(&parameters.iter().collect::<Vec<_>>()).into_iter().map(|g| g.square().sum(..));
     let norm: f64 = squares.map(|sum| sum.item().unwrap()).sum::<f64>().sqrt();
-    let logits = gpt.logits(&context, &row(0)).to_vec::<f32>().unwrap();
+    let logits = gpt.forward(&row(0)).to_vec::<f32>().unwrap();
     (loss.item().unwrap(), norm, logits[logits.len() - 24..].to_vec())
 }
 
 /// The last logits again, token by token through the cache.
-fn last_cached(gpt: &Gpt, tensors: &Tensors) -> Vec<f32> {
-    let caches = gpt.kv_caches(1, TOKENS, DType::F32, Device::cpu()).unwrap();
-    let (gpt, parameters) = (gpt.clone(), values(gpt, tensors));
-    let step = trace(move |inputs| {
-        let context = Context::new(parameters.clone());
-        let (logits, updates) = gpt.advance(&context, &inputs[0], &inputs[1], &inputs[2], &caches);
+fn last_cached(gpt: &Gpt) -> Vec<f32> {
+    let caches = gpt.kv_caches(1, TOKENS, DType::F32).unwrap();
+    let step = trace(|inputs| {
+        let (logits, updates) = gpt.advance(&inputs[0], &inputs[1], &inputs[2], &caches);
         Ok((vec![logits], updates))
     });
     let number = |n: i64, shape: &[usize]| Tensor::from_slice(&[n], shape, Device::cpu());
@@ -101,23 +97,23 @@ fn options_match_transformers_before_and_after_an_export() {
     for name in VARIANTS {
         let from = folder("variants").join(name);
         let expected = read(from.join("expected.json"));
-        let (gpt, tensors) = Gpt::import(&from, Device::cpu()).unwrap();
-        let (loss, norm, logits) = measure(&gpt, &tensors);
+        let gpt = import(&from).unwrap();
+        let (loss, norm, logits) = measure(&gpt);
         for (what, found) in [("loss", loss), ("gradient_norm", norm)] {
             let expected = expected[what].as_f64().unwrap();
             assert!((found - expected).abs() < 1e-5 * expected, "{name}: {what} is {found}, not {expected}");
         }
-        for (n, (found, cached)) in logits.iter().zip(last_cached(&gpt, &tensors)).enumerate() {
+        for (n, (found, cached)) in logits.iter().zip(last_cached(&gpt)).enumerate() {
             let expected = expected["logits"][n].as_f64().unwrap() as f32;
             assert!((found - expected).abs() < 2e-5, "{name}: logit {n} is {found}, not {expected}");
             assert!((cached - expected).abs() < 2e-5, "{name}: logit {n} of the cache is {cached}, not {expected}");
         }
         let scratch = Scratch::new(name);
         let out = scratch.0.join("model");
-        gpt.export(&out, &tensors, None).unwrap();
-        let (again, back) = Gpt::import(&out, Device::cpu()).unwrap();
+        gpt.export(&out, None).unwrap();
+        let again = import(&out).unwrap();
         assert_eq!(again.config(), gpt.config(), "{name}");
-        assert_eq!(measure(&again, &back), (loss, norm, logits), "{name}");
+        assert_eq!(measure(&again), (loss, norm, logits), "{name}");
         let text = serde_json::to_string(gpt.config()).unwrap();
         assert_eq!(&serde_json::from_str::<GptConfig>(&text).unwrap(), gpt.config(), "{name}: as a run saves it");
     }
@@ -136,9 +132,9 @@ fn every_option_changes_the_loss() {
     for (name, edit) in edits {
         let scratch = Scratch::new("matters");
         let golden = format!("variants/{name}");
-        let (gpt, tensors) = Gpt::import(scratch.edited(&golden, &edit), Device::cpu()).unwrap();
+        let gpt = import(scratch.edited(&golden, &edit)).unwrap();
         let expected = read(folder(&golden).join("expected.json"))["loss"].as_f64().unwrap();
-        let (loss, ..) = measure(&gpt, &tensors);
+        let (loss, ..) = measure(&gpt);
         assert!((loss - expected).abs() > 1e-4, "{name}: {edit} makes no difference");
     }
     // Written as releases before transformers 5 did, it is the same model.
@@ -147,9 +143,9 @@ fn every_option_changes_the_loss() {
         "original_max_position_embeddings": 64,
     });
     let scratch = Scratch::new("legacy");
-    let (new, _) = Gpt::import(folder("variants/llama-rope"), Device::cpu()).unwrap();
+    let new = import(folder("variants/llama-rope")).unwrap();
     let old = json!({"rope_parameters": null, "rope_theta": 500.0, "rope_scaling": llama3});
-    let (old, _) = Gpt::import(scratch.edited("variants/llama-rope", &old), Device::cpu()).unwrap();
+    let old = import(scratch.edited("variants/llama-rope", &old)).unwrap();
     assert_eq!(old.config(), new.config());
 }
 
@@ -201,14 +197,13 @@ fn config_keys_are_used_ignored_or_rejected_by_name() {
     ];
     for name in ["gpt2", "llama"] {
         let scratch = Scratch::new("harmless");
-        let (gpt, _) = Gpt::import(scratch.edited(name, &ignored), Device::cpu()).unwrap();
-        let (plain, _) = Gpt::import(folder(name), Device::cpu()).unwrap();
+        let gpt = import(scratch.edited(name, &ignored)).unwrap();
+        let plain = import(folder(name)).unwrap();
         assert_eq!(gpt.config(), plain.config(), "{name}");
     }
     for (name, edit, said) in rejected {
         let scratch = Scratch::new("refused");
-        let error =
-            Gpt::import(scratch.edited(name, &edit), Device::cpu()).map(drop).expect_err(said).kind().to_string();
+        let error = import(scratch.edited(name, &edit)).map(drop).expect_err(said).kind().to_string();
         assert!(error.contains(said) && error.lines().count() == 1, "{edit}: {error}");
     }
 }
@@ -223,9 +218,8 @@ fn names_without_a_prefix_are_read() {
         let bare = |name: String| name.strip_prefix(prefix).map_or(name.clone(), String::from);
         let tensors = file.tensors(Device::cpu()).unwrap().into_iter().map(|(name, tensor)| (bare(name), tensor));
         bornite_nn::checkpoint::safetensors::write_file(&path, &tensors.collect(), &Default::default()).unwrap();
-        let (gpt, read) = Gpt::import(&scratch.0, Device::cpu()).unwrap();
-        let (_, expected) = Gpt::import(folder(name), Device::cpu()).unwrap();
-        for (read, expected) in values(&gpt, &read).iter().zip(values(&gpt, &expected)) {
+        let (read, expected) = (import(&scratch.0).unwrap(), import(folder(name)).unwrap());
+        for (read, expected) in values(&read).iter().zip(values(&expected)) {
             assert_eq!(read.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap(), "{name}");
         }
     }
@@ -234,12 +228,10 @@ fn names_without_a_prefix_are_read() {
 #[test]
 fn exports_contain_the_end_of_text_tokens() {
     let export = |config: GptConfig, tokenizer: Option<&Tokenizer>| -> (Scratch, [Value; 2]) {
-        let gpt = Gpt::new(config).unwrap();
-        let arena = gpt.parameters().arena(1, Device::cpu()).unwrap();
-        let tensors: Tensors = gpt.parameters().iter().map(|p| p.name.clone()).zip(arena.tensors()).collect();
+        let gpt = Gpt::new(&Params::new(Device::cpu(), 1), config).unwrap();
         let scratch = Scratch::new("ids");
         let out = scratch.0.join("model");
-        gpt.export(&out, &tensors, tokenizer).unwrap();
+        gpt.export(&out, tokenizer).unwrap();
         let [config, generation] = ["config.json", "generation_config.json"].map(|name| read(out.join(name)));
         for key in ["bos_token_id", "eos_token_id"] {
             assert_eq!(config[key], generation[key], "{key}");
@@ -260,18 +252,18 @@ fn exports_contain_the_end_of_text_tokens() {
         // by.
         let (scratch, ids) = export(GptConfig { bos: Some(1), eos: vec![2, 256, 3], ..config.clone() }, Some(&bytes));
         assert_eq!(ids, [json!(1), json!([256, 2, 3])]);
-        let (again, _) = Gpt::import(scratch.0.join("model"), Device::cpu()).unwrap();
+        let again = import(scratch.0.join("model")).unwrap();
         assert_eq!((again.config().bos, &again.config().eos[..]), (Some(1), &[256, 2, 3][..]));
         assert_eq!(export(config, None).1, [Value::Null, Value::Null]);
     }
     // Of a folder of transformers; generation_config.json wins, and ids that no row stands for are
     // nobody's.
-    let (gpt, _) = Gpt::import(folder("variants/llama-all"), Device::cpu()).unwrap();
+    let gpt = import(folder("variants/llama-all")).unwrap();
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (Some(0), &[22, 23][..]));
     let scratch = Scratch::new("generation");
     let from = scratch.edited("variants/llama-all", &json!({"bos_token_id": 128_000}));
     std::fs::write(from.join("generation_config.json"), r#"{"eos_token_id": [7, 128001], "top_p": 0.9}"#).unwrap();
-    let (gpt, _) = Gpt::import(&from, Device::cpu()).unwrap();
+    let gpt = import(&from).unwrap();
     assert_eq!((gpt.config().bos, &gpt.config().eos[..]), (None, &[7][..]));
 }
 
@@ -298,18 +290,14 @@ fn sizes_that_do_not_match_the_weights_are_rejected() {
         for size in [0, 3, 1_000_000, 1_000_000_000, i64::MAX as u64, u64::MAX] {
             let scratch = Scratch::new("sizes");
             let before = std::time::Instant::now();
-            let error = Gpt::import(scratch.edited(name, &json!({key: size})), Device::cpu()).err();
+            let error = import(scratch.edited(name, &json!({key: size}))).err();
             let error = error.unwrap_or_else(|| panic!("{key} {size} was accepted")).to_string();
             assert!(error.len() < 2000 && before.elapsed().as_secs() < 5, "{key} {size}: {error}");
         }
     }
     let layers = |layers: u64| {
         let scratch = Scratch::new("layers");
-        Gpt::import(scratch.edited("gpt2", &json!({"n_layer": layers})), Device::cpu())
-            .err()
-            .unwrap()
-            .kind()
-            .to_string()
+        import(scratch.edited("gpt2", &json!({"n_layer": layers}))).err().unwrap().kind().to_string()
     };
     assert_eq!(layers(9_999), "config.json describes 9999 layers, but the weights have 2; use matching files");
     assert_eq!(layers(1_000_000_000), "config.json: model.layers is 1000000000; at most 10000 are supported");
@@ -317,22 +305,17 @@ fn sizes_that_do_not_match_the_weights_are_rejected() {
     // taken for it.
     let scratch = Scratch::new("context");
     let edit = json!({"max_position_embeddings": i32::MAX});
-    let (gpt, tensors) = Gpt::import(scratch.edited("llama", &edit), Device::cpu()).unwrap();
+    let gpt = import(scratch.edited("llama", &edit)).unwrap();
     assert_eq!(
-        measure_length(&gpt, &tensors, usize::MAX).unwrap_err().split(" needs ").next().unwrap(),
+        measure_length(&gpt, usize::MAX).unwrap_err().split(" needs ").next().unwrap(),
         "a key/value cache of 1 × 2147483647 tokens"
     );
-    measure_length(&gpt, &tensors, 64).unwrap();
+    measure_length(&gpt, 64).unwrap();
 }
 
-fn measure_length(gpt: &Gpt, tensors: &Tensors, length: usize) -> Result<(), String> {
+fn measure_length(gpt: &Gpt, length: usize) -> Result<(), String> {
     use bornite_nn::generate::TextGenerator;
-    let arena = gpt.parameters().arena(0, Device::cpu()).unwrap();
-    let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (&name[..], tensor)).collect();
-    arena.load(&named).unwrap();
-    TextGenerator::new(gpt, &arena, bornite_nn::train::Precision::F32, length)
-        .map(drop)
-        .map_err(|error| error.to_string())
+    TextGenerator::new(gpt, bornite_nn::train::Precision::F32, length).map(drop).map_err(|error| error.to_string())
 }
 
 /// A file of the size of a few weights cannot ask for much: JSON of numbers takes some thirty times
@@ -346,7 +329,7 @@ fn long_files_are_rejected() {
         let path: &Path = &from.join(name);
         let before = std::fs::read(path).unwrap_or(b"{}".to_vec());
         std::fs::write(path, &long).unwrap();
-        let error = Gpt::import(&from, Device::cpu()).err().unwrap().to_string();
+        let error = import(&from).err().unwrap().to_string();
         assert!(error.contains(name) && error.contains("at most 1048576 are supported"), "{error}");
         std::fs::write(path, before).unwrap();
     }

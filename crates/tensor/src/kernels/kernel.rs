@@ -201,8 +201,13 @@ impl CustomKernel {
     fn with_source_line(&self, lowered: &Lowered, error: Error, location: SourceLocation) -> Error {
         let Error::Fault(fault) = &error else { return error };
         let Some(line) = lowered.line_of(fault) else { return error };
-        let Some((file, line, text)) = self.module.source_line(line) else { return error };
-        let message = format!("'{}' at {file}:{line}: {}\n  {line} | {}", self.name, fault.kind, text.trim_end());
+        let Some((file, number, text)) = self.module.source_line(line) else { return error };
+        let kind = lowered.kind_of(fault);
+        let mut message = format!("'{}' at {file}:{number}: {kind}\n  {number} | {}", self.name, text.trim_end());
+        let earlier = lowered.earlier_line_of(fault).filter(|earlier| *earlier != line);
+        if let Some((file, number, text)) = earlier.and_then(|earlier| self.module.source_line(earlier)) {
+            message += &format!("\nthe earlier access, at {file}:{number}:\n  {number} | {}", text.trim_end());
+        }
         Error::Op { op: "kernel", message, location }
     }
 

@@ -93,7 +93,9 @@ impl Module {
     /// The kernel lowered for unknown array lengths, for its parameters and its errors.
     pub(super) fn prototype(&self, name: &str) -> std::result::Result<Lowered, Errors> {
         let request = match &*self.0 {
-            Frontend::Cuda(_) => LaunchRequest::new([1; 3], [256, 1, 1]).shared_bytes(16 << 10),
+            Frontend::Cuda(module) => {
+                LaunchRequest::new([1; 3], [default_block(module, name), 1, 1]).shared_bytes(16 << 10)
+            }
             Frontend::Python(_) | Frontend::Ir(_) => LaunchRequest::with_dims(&[]),
         };
         self.lowered(name, &LaunchRequest { default_length: Some(i32::MAX as u64), ..request })
@@ -141,10 +143,7 @@ impl Module {
                 Ok(LaunchRequest::with_dims(&sizes.iter().map(|&n| n as u64).collect::<Vec<_>>()))
             }
             (Frontend::Cuda(module), LaunchDims::Threads(sizes)) if sizes.len() == 1 => {
-                let plain = |name: &str| name.split('<').next().unwrap_or(name).trim().to_owned();
-                let declared = module.kernels().into_iter().find(|kernel| plain(&kernel.name) == plain(name));
-                let bound = declared.and_then(|kernel| kernel.max_threads).filter(|bound| (1..=1024).contains(bound));
-                let block = bound.unwrap_or(256);
+                let block = default_block(module, name);
                 let blocks = u32::try_from(sizes[0].div_ceil(block as usize));
                 let blocks = blocks.map_err(|_| format!("cannot be launched with {} threads", sizes[0]))?;
                 Ok(LaunchRequest::new([blocks, 1, 1], [block, 1, 1]))
@@ -161,10 +160,21 @@ impl Module {
 }
 
 /// An IR kernel with its own parameters: arrays, then values.
+/// Threads per block of a kernel that is launched with a number of threads: its launch bound, or
+/// 256.
+fn default_block(module: &cuda::CudaModule, name: &str) -> u32 {
+    let plain = |name: &str| name.split('<').next().unwrap_or(name).trim().to_owned();
+    let all = module.kernels();
+    let declared = all.iter().find(|kernel| kernel.name == name);
+    let declared = declared.or_else(|| all.iter().find(|kernel| plain(&kernel.name) == plain(name)));
+    declared.and_then(|kernel| kernel.max_threads).filter(|bound| (1..=1024).contains(bound)).unwrap_or(256)
+}
+
 fn lowered_ir(kernel: &Kernel) -> Lowered {
     let views = kernel.params.iter().enumerate().map(|(n, param)| (param.name.clone(), ParamRef::View(n as u32)));
     let values = kernel.values.iter().enumerate().map(|(n, value)| (value.name.clone(), ParamRef::Value(n as u32)));
-    Lowered { kernel: kernel.clone(), params: views.chain(values).collect(), lines: vec![] }
+    let params = views.chain(values).collect();
+    Lowered { kernel: kernel.clone(), params, lines: vec![], flat_arrays: vec![] }
 }
 
 fn is_python(path: &Path) -> bool {

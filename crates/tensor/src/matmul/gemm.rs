@@ -211,24 +211,24 @@ pub(super) fn multiply<T: GemmFloat>(out: &mut [T], a: Operand<'_, T>, b: Operan
 
 /// A contiguous matrix, possibly transposed.
 #[derive(Clone, Copy)]
-pub(crate) struct FlatMatrix<'a> {
-    data: &'a [f32],
+pub(crate) struct FlatMatrix<'a, T> {
+    data: &'a [T],
     row_stride: usize,
     column_stride: usize,
 }
 
-impl<'a> FlatMatrix<'a> {
-    /// A row-major matrix with this number of columns.
-    pub fn row_major(data: &'a [f32], columns: usize) -> FlatMatrix<'a> {
+impl<'a, T: Copy> FlatMatrix<'a, T> {
+    /// A row-major matrix, `columns` elements from row to row.
+    pub fn row_major(data: &'a [T], columns: usize) -> FlatMatrix<'a, T> {
         FlatMatrix { data, row_stride: columns, column_stride: 1 }
     }
 
     /// The transposed matrix.
-    pub fn transposed(self) -> FlatMatrix<'a> {
+    pub fn transposed(self) -> FlatMatrix<'a, T> {
         FlatMatrix { row_stride: self.column_stride, column_stride: self.row_stride, ..self }
     }
 
-    fn view(self) -> MatrixView<'a, f32> {
+    fn view(self) -> MatrixView<'a, T> {
         MatrixView {
             data: self.data,
             offset: 0,
@@ -245,11 +245,11 @@ impl<'a> FlatMatrix<'a> {
 
 /// Computes `out = a · b`, or `out += a · b` with `add`, of size `[m, n, k]`, on this thread.
 /// Returns false without computing anything if a matrix is smaller than that or empty.
-pub(crate) fn multiply_single_threaded(
-    out: &mut [f32],
+pub(crate) fn multiply_single_threaded<T: GemmFloat>(
+    out: &mut [T],
     [m, n, k]: [usize; 3],
-    a: FlatMatrix<'_>,
-    b: FlatMatrix<'_>,
+    a: FlatMatrix<'_, T>,
+    b: FlatMatrix<'_, T>,
     add: bool,
 ) -> bool {
     let fits = m.checked_mul(n).is_some_and(|size| 0 < size && size <= out.len());
@@ -390,7 +390,7 @@ unsafe fn call_gemm<T: GemmFloat>(
 
 /// `(m, n, k, out, its column and row strides, read out, left, its strides, right, its strides,
 /// beta, alpha, conjugations, parallelism)`
-type GemmFn<T> = unsafe fn(
+pub(crate) type GemmFn<T> = unsafe fn(
     usize,
     usize,
     usize,
@@ -413,7 +413,7 @@ type GemmFn<T> = unsafe fn(
 );
 
 /// A float type that gemm supports.
-pub(super) trait GemmFloat: Copy + Send + Sync {
+pub(crate) trait GemmFloat: Copy + Send + Sync {
     const ZERO: Self;
     const ONE: Self;
 

@@ -1,6 +1,7 @@
-//! Convolution of signals `[n, channels, length]` and images `[n, channels, height, width]`. A
-//! convolution is a matrix product over patches (im2col), which are slices of the image.
+//! Convolution of signals `[n, channels, length]`, images `[n, channels, height, width]` and
+//! volumes `[n, channels, depth, height, width]`. See `fused/conv.rs` for its definition.
 
+use crate::fused::conv::{ConvKind, Convolve, Geometry, spatial};
 use crate::{SourceLocation, Tensor};
 
 /// Options of [`Tensor::conv1d`]: stride 1, no padding, no dilation and one group by default.
@@ -38,6 +39,26 @@ pub struct Conv2dOptions {
 impl Default for Conv2dOptions {
     fn default() -> Conv2dOptions {
         Conv2dOptions { stride: (1, 1), padding: (0, 0), dilation: (1, 1), groups: 1 }
+    }
+}
+
+/// Options of [`Tensor::conv3d`]: stride 1, no padding, no dilation and one group by default. Each
+/// list holds the values along depth, height and width.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conv3dOptions {
+    /// Distances between neighbouring positions of the kernel.
+    pub stride: [usize; 3],
+    /// Zero padding on both sides.
+    pub padding: [usize; 3],
+    /// Distances between elements of the kernel.
+    pub dilation: [usize; 3],
+    /// Number of groups of channels that are convolved separately.
+    pub groups: usize,
+}
+
+impl Default for Conv3dOptions {
+    fn default() -> Conv3dOptions {
+        Conv3dOptions { stride: [1; 3], padding: [0; 3], dilation: [1; 3], groups: 1 }
     }
 }
 
@@ -149,13 +170,7 @@ impl Tensor {
         let location = SourceLocation::here();
         let Conv1dOptions { stride, padding, dilation, groups } = options;
         let convolution = Convolution { name: "conv1d", input: self, weight, bias, groups, location };
-        if let Err(failed) = convolution.check(3, false) {
-            return failed;
-        }
-        let options = Conv2dOptions { stride: (1, stride), padding: (0, padding), dilation: (1, dilation), groups };
-        let (input, weight) = (&self.unsqueeze(2), &weight.unsqueeze(2));
-        let out = Convolution { input, weight, ..convolution }.apply(options);
-        if out.node().is_ok() { out.squeeze(2) } else { out }
+        convolution.apply(&[stride], &[padding], &[dilation])
     }
 
     /// Convolution (cross-correlation: the kernel is not flipped) with a weight
@@ -174,44 +189,66 @@ impl Tensor {
     #[track_caller]
     pub fn conv2d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv2dOptions) -> Tensor {
         let location = SourceLocation::here();
-        let convolution = Convolution { name: "conv2d", input: self, weight, bias, groups: options.groups, location };
-        match convolution.check(4, false) {
-            Ok(()) => convolution.apply(options),
-            Err(failed) => failed,
-        }
+        let Conv2dOptions { stride, padding, dilation, groups } = options;
+        let convolution = Convolution { name: "conv2d", input: self, weight, bias, groups, location };
+        convolution.apply(&[stride.0, stride.1], &[padding.0, padding.1], &[dilation.0, dilation.1])
     }
-}
 
-/// Adds a bias per channel.
-#[track_caller]
-pub(super) fn with_channel_bias(image: Tensor, bias: Option<&Tensor>) -> Tensor {
-    match bias {
-        Some(bias) => image + bias.unsqueeze(-1).unsqueeze(-1),
-        None => image,
+    /// Convolution (cross-correlation: the kernel is not flipped) of volumes
+    /// `[n, channels, depth, height, width]` with a weight
+    /// `[out, channels / groups, depth, height, width]` and a bias `[out]`.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, ops::Conv3dOptions};
+    /// # fn main() -> bornite::Result<()> {
+    /// let volume = Tensor::ones(&[1, 1, 3, 3, 3], DType::F32, Device::cpu());
+    /// let weight = Tensor::ones(&[1, 1, 3, 3, 3], DType::F32, Device::cpu());
+    /// let options = Conv3dOptions { padding: [1; 3], stride: [2; 3], ..Conv3dOptions::default() };
+    /// assert_eq!(volume.conv3d(&weight, None, options).to_vec::<f32>()?, [8.0; 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn conv3d(&self, weight: &Tensor, bias: Option<&Tensor>, options: Conv3dOptions) -> Tensor {
+        let location = SourceLocation::here();
+        let Conv3dOptions { stride, padding, dilation, groups } = options;
+        let convolution = Convolution { name: "conv3d", input: self, weight, bias, groups, location };
+        convolution.apply(&stride, &padding, &dilation)
     }
 }
 
 impl Convolution<'_> {
-    /// Applies the convolution to images; [`Convolution::check`] has passed.
-    #[track_caller]
-    fn apply(&self, options: Conv2dOptions) -> Tensor {
+    /// Checks the convolution and builds it; the lists hold one value per spatial axis.
+    fn apply(&self, stride: &[usize], padding: &[usize], dilation: &[usize]) -> Tensor {
         let Convolution { name, input, weight, bias, groups, location } = *self;
-        let (&[n, ..], &[out, group_channels, kernel_height, kernel_width]) = (&input.0.shape[..], &weight.0.shape[..])
-        else {
-            return Tensor::failed_at(name, "expected four axes".into(), location);
+        if let Err(failed) = self.check(stride.len() + 2, false) {
+            return failed;
+        }
+        let (x, w) = (&input.0.shape, &weight.0.shape);
+        let mut output = vec![];
+        for axis in 0..stride.len() {
+            let padded = padding[axis].checked_mul(2).and_then(|both| both.checked_add(x[axis + 2]));
+            let length = padded.ok_or_else(|| format!("padding {} is too large", padding[axis]));
+            let length = length.and_then(|len| output_length(len, w[axis + 2], stride[axis], dilation[axis]));
+            match length {
+                Ok(length) => output.push(length),
+                Err(message) => return Tensor::failed_at(name, message, location),
+            }
+        }
+        let geometry = Geometry {
+            rank: stride.len(),
+            batch: x[0],
+            groups,
+            channels: w[1],
+            out_channels: w[0] / groups,
+            input: spatial(&x[2..], 1),
+            kernel: spatial(&w[2..], 1),
+            output: spatial(&output, 1),
+            stride: spatial(stride, 1),
+            dilation: spatial(dilation, 1),
+            padding: spatial(padding, 0),
         };
-        let image = match options.padding {
-            (0, 0) => input.clone(),
-            (down, across) => input.pad(&[(0, 0), (0, 0), (down, down), (across, across)], 0.0),
-        };
-        let (patches, [rows, columns]) = match image.patches(name, [kernel_height, kernel_width], options, location) {
-            Ok(patches) => patches,
-            Err(failed) => return failed,
-        };
-        let stacked = Tensor::stack(&patches.iter().collect::<Vec<_>>(), 2);
-        let patch_matrix = stacked.reshape(&[n, groups, group_channels * kernel_height * kernel_width, rows * columns]);
-        let weight = weight.reshape(&[groups, out / groups, group_channels * kernel_height * kernel_width]);
-        let product = weight.matmul(&patch_matrix).reshape(&[n, out, rows, columns]);
-        with_channel_bias(product, bias)
+        let inputs = [Some(input), Some(weight), bias].into_iter().flatten().cloned().collect();
+        Convolve { kind: ConvKind::Conv, geometry }.apply(inputs, location)
     }
 }

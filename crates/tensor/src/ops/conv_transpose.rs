@@ -1,10 +1,8 @@
-//! Transposed convolution of images `[n, channels, height, width]`: a matrix product whose columns
-//! are added to the patches of the output (col2im).
+//! Transposed convolution of images `[n, channels, height, width]`: the gradient of a convolution
+//! by its input. See `fused/conv.rs` for its definition.
 
-use bornite_ir::Value;
-
-use super::conv::{Convolution, SIZES, with_channel_bias};
-use crate::graph::node::{AxisSlice, Op};
+use super::conv::{Convolution, SIZES};
+use crate::fused::conv::{ConvKind, Convolve, Geometry, spatial};
 use crate::{SourceLocation, Tensor};
 
 /// Options of [`Tensor::conv_transpose2d`], those of the convolution that it transposes: stride 1,
@@ -40,8 +38,8 @@ struct TransposedAxis {
 }
 
 impl TransposedAxis {
-    /// Length of the output with and without the padding that is removed, or an error message.
-    fn lengths(&self) -> Result<(usize, usize), String> {
+    /// Length of the output, or an error message.
+    fn length(&self) -> Result<usize, String> {
         let TransposedAxis { len, window, stride, dilation, padding, output_padding } = *self;
         if window == 0 || stride == 0 || dilation == 0 {
             return Err(SIZES.into());
@@ -60,14 +58,9 @@ impl TransposedAxis {
             format!("a kernel of length {window} with stride {stride} cannot be applied to an axis of length {len}")
         })?;
         match padding.checked_mul(2).and_then(|removed| complete.checked_sub(removed)) {
-            Some(output @ 1..) => Ok((complete, output)),
+            Some(output @ 1..) => Ok(output),
             _ => Err(format!("padding {padding} removes the complete output, which has length {complete}")),
         }
-    }
-
-    /// Elements of the output that element `offset` of the kernel contributes to.
-    fn targets(&self, offset: usize) -> AxisSlice {
-        AxisSlice { start: offset * self.dilation, step: self.stride as isize, len: self.len }
     }
 }
 
@@ -94,47 +87,34 @@ impl Tensor {
         if let Err(failed) = (Convolution { name, input: self, weight, bias, groups, location }).check(4, true) {
             return failed;
         }
-        let (&[n, channels, height, width], &[_, group_out, kernel_height, kernel_width]) =
-            (&self.0.shape[..], &weight.0.shape[..])
-        else {
-            return Tensor::failed_at(name, "expected four axes".into(), location);
-        };
-        let axis = |len, window, pick: fn((usize, usize)) -> usize| {
+        let (x, w) = (&self.0.shape, &weight.0.shape);
+        let axis = |axis: usize, pick: fn((usize, usize)) -> usize| {
             let (stride, dilation, padding) = (pick(stride), pick(dilation), pick(padding));
-            TransposedAxis { len, window, stride, dilation, padding, output_padding: pick(output_padding) }
+            let (len, window) = (x[axis], w[axis]);
+            TransposedAxis { len, window, stride, dilation, padding, output_padding: pick(output_padding) }.length()
         };
-        let vertical = axis(height, kernel_height, |pair| pair.0);
-        let horizontal = axis(width, kernel_width, |pair| pair.1);
-        let ((complete_rows, rows), (complete_columns, columns)) = match (vertical.lengths(), horizontal.lengths()) {
+        let (rows, columns) = match (axis(2, |pair| pair.0), axis(3, |pair| pair.1)) {
             (Ok(rows), Ok(columns)) => (rows, columns),
             (Err(message), _) | (_, Err(message)) => return Tensor::failed_at(name, message, location),
         };
-        let out = group_out * groups;
-        let offsets = kernel_height * kernel_width;
-        let weight = weight.reshape(&[groups, channels / groups, group_out * offsets]).transpose(1, 2);
-        let product = weight.matmul(&self.reshape(&[n, groups, channels / groups, height * width]));
-        // The sum over the kernel is computed in f32 for 16-bit floats.
-        let (columns_of_kernel, original_dtype) = product.reshape(&[n, out, offsets, height, width]).widen();
-        if columns_of_kernel.node().is_err() {
-            return columns_of_kernel;
+        let geometry = Geometry {
+            rank: 2,
+            batch: x[0],
+            groups,
+            channels: w[1],
+            out_channels: w[0] / groups,
+            input: spatial(&[rows, columns], 1),
+            kernel: spatial(&w[2..], 1),
+            output: spatial(&x[2..], 1),
+            stride: spatial(&[stride.0, stride.1], 1),
+            dilation: spatial(&[dilation.0, dilation.1], 1),
+            padding: spatial(&[padding.0, padding.1], 0),
+        };
+        let transposed = Convolve { kind: ConvKind::InputGradient, geometry };
+        let image = transposed.apply(vec![self.clone(), weight.clone()], location);
+        match bias {
+            Some(bias) => location.in_scope(|| image + bias.unsqueeze(-1).unsqueeze(-1)),
+            None => image,
         }
-        let zero = Value::from_f64(columns_of_kernel.0.dtype, 0.0);
-        let shape = vec![n, out, complete_rows, complete_columns];
-        let mut total: Option<Tensor> = None;
-        for offset in 0..offsets {
-            let part = columns_of_kernel.slice(2, offset as isize..offset as isize + 1).squeeze(2);
-            let slices = vec![
-                AxisSlice::full(n),
-                AxisSlice::full(out),
-                vertical.targets(offset / kernel_width),
-                horizontal.targets(offset % kernel_width),
-            ];
-            let part = Tensor::build(Op::Pad(slices, shape.clone(), zero), vec![part], location);
-            total = Some(total.map_or(part.clone(), |total| total + part));
-        }
-        let Some(total) = total else { return Tensor::failed_at(name, SIZES.into(), location) };
-        let (top, left) = (padding.0 as isize, padding.1 as isize);
-        let total = total.slice(2, top..top + rows as isize).slice(3, left..left + columns as isize);
-        with_channel_bias(total.narrow_to(original_dtype), bias)
     }
 }

@@ -61,7 +61,8 @@ pub(crate) fn kernel_code(kernel: &Kernel, values: &[Vec<Value>], at: SourceLoca
         |outside: String| ReportedAccess { op: "kernel", outside: format!("{outside}, in kernel '{name}'"), at };
     let mut accesses = vec![access("of a vector access is not a multiple of the vector's length".into())];
     let params = kernel.params.iter().map(|p| (&p.name, &p.dims));
-    for (view, dims) in params.chain(kernel.shared.iter().map(|s| (&s.name, &s.dims))) {
+    let local = kernel.local_arrays.iter().map(|array| (&array.name, &array.dims));
+    for (view, dims) in params.chain(kernel.shared.iter().map(|s| (&s.name, &s.dims))).chain(local) {
         for (n, dim) in dims.iter().enumerate() {
             let extent = dim.extent.resolve(&firsts);
             accesses.push(access(format!("is outside axis {n} of '{view}', of length {extent}")));

@@ -3,7 +3,7 @@
 use bornite::ir::Op;
 use bornite::{
     DType, Device, Generator, Tensor,
-    ops::{Activation, Conv2dOptions, Element, promote},
+    ops::{Activation, Conv2dOptions, Conv3dOptions, Element, promote},
     settings::MatmulMode,
 };
 
@@ -501,6 +501,17 @@ pub fn images(device: Device) -> Outcome {
         assert_eq!(found.shape()?, [n, out, rows, columns]);
         near("conv2d", &found, &expected, 1e-13);
     }
+    // A kernel of depth 2 adds the convolutions of neighbouring slices.
+    let (volume, kernel) = (random.vec(2 * 3 * 4 * 5, -1.0, 1.0), random.vec(3 * 2 * 2 * 2, -1.0, 1.0));
+    let (volume, kernel) = (floats(&volume, &[2, 1, 3, 4, 5], device), floats(&kernel, &[3, 1, 2, 2, 2], device));
+    let slice = |z: isize, k: isize| {
+        let (image, weight) = (volume.slice(2, z..z + 1).squeeze(2), kernel.slice(2, k..k + 1).squeeze(2));
+        image.conv2d(&weight, None, Conv2dOptions::default())
+    };
+    let expected = Tensor::stack(&[&(slice(0, 0) + slice(1, 1)), &(slice(1, 0) + slice(2, 1))], 2);
+    let found = volume.conv3d(&kernel, None, Conv3dOptions::default());
+    assert_eq!(found.shape()?, [2, 3, 2, 3, 4]);
+    near("conv3d", &found, &expected.to_vec::<f64>()?, 1e-13);
     let x = Tensor::arange(16, DType::F32, device).reshape(&[1, 1, 4, 4]);
     assert_eq!(x.max_pool2d([2, 2], (2, 2)).to_vec::<f32>()?, [5., 7., 13., 15.]);
     assert_eq!(x.avg_pool2d([2, 2], (2, 2)).to_vec::<f32>()?, [2.5, 4.5, 10.5, 12.5]);

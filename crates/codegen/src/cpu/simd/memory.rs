@@ -45,19 +45,23 @@ impl SimdLowering<'_, '_, '_> {
         {
             let firsts: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
             let further = steps[n] * (self.count as i64 - 1);
-            let address =
-                self.l.address(id, indices, &firsts, Reach { width, lanes: Some((n, further, self.count as i64 - 1)) });
+            let address = self.l.address(
+                id.into(),
+                indices,
+                &firsts,
+                Reach { width, lanes: Some((n, further, self.count as i64 - 1)) },
+            );
             return Addresses::Strided(address, steps[n] * stride * bytes);
         }
         if index_values.iter().all(|index| matches!(index, LaneValue::Uniform(_))) {
             let index_values: Vec<TypedValue> = index_values.iter().filter_map(LaneValue::first).collect();
-            return Addresses::Uniform(self.l.address(id, indices, &index_values, Reach { width, lanes: None }));
+            return Addresses::Uniform(self.l.address(id.into(), indices, &index_values, Reach { width, lanes: None }));
         }
         let addresses = (0..self.count)
             .map(|n| {
                 let lane_indices: Vec<TypedValue> = index_values.iter().map(|index| self.lane(index, n)).collect();
                 self.l.lane = n as i64;
-                self.l.address(id, indices, &lane_indices, Reach { width, lanes: None })
+                self.l.address(id.into(), indices, &lane_indices, Reach { width, lanes: None })
             })
             .collect();
         self.l.lane = 0;
@@ -81,7 +85,7 @@ impl SimdLowering<'_, '_, '_> {
 
     /// Loads the components of an element (or of adjacent elements) in all lanes.
     pub(super) fn load(&mut self, view: View, indices: &Args, count: usize) -> Vec<LaneValue> {
-        let View::Param(id) = view else { return vec![] }; // shared memory is rejected earlier
+        let View::Param(id) = view else { return vec![] }; // others are not vectorized
         let (width, components) = self.offsets(id, indices, count);
         let addresses = self.addresses(id, indices, width);
         (components.into_iter())

@@ -48,11 +48,11 @@ impl UniformityInfo {
 const MAX_COMPONENTS: usize = 400;
 
 /// Analyzes a kernel for `lanes` instances at a time; returns `None` if it cannot be vectorized:
-/// branches and loops that differ between instances, atomics, prints.
+/// branches and loops that differ between instances, atomics, prints, local arrays.
 pub(super) fn uniformity(kernel: &Kernel, ranges: &RangeAnalysis, lanes: i64) -> Option<UniformityInfo> {
     let LaunchMode::ParallelFor { .. } = kernel.launch else { return None };
     let components: usize = kernel.code.types.iter().map(|ty| ty.component_count(&kernel.structs)).sum();
-    if components > MAX_COMPONENTS {
+    if components > MAX_COMPONENTS || !kernel.local_arrays.is_empty() {
         return None;
     }
     let mut branch_conditions = HashSet::new();

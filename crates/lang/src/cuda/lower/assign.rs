@@ -32,7 +32,7 @@ impl<'m> Lowering<'m> {
                 let what = "this expression cannot be assigned";
                 self.fail(expr.span, what, "a constant or temporary value", "")
             }
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(expr.span, "an array cannot be assigned", "an array", "assign its elements")
             }
             _ => self.fail(expr.span, "this expression cannot be assigned", "", ""),
@@ -59,9 +59,14 @@ impl<'m> Lowering<'m> {
             return self.assign_pointer(op, pointer, local, target, value, span);
         }
         if let (ExprKind::Name(name), None) = (&target.kind, op)
-            && let Some(Binding::UnsetPointer(to)) = self.lookup(*name)
+            && let Some(Binding::UnsetPointer(to, declared)) = self.lookup(*name)
         {
-            return self.set_pointer(*name, to, value, span);
+            return self.set_pointer(*name, (to, declared), value, span);
+        }
+        if let ExprKind::Name(name) = target.kind
+            && let Some(Binding::TaggedPointer(tagged)) = self.lookup(name)
+        {
+            return self.assign_tagged(op, &tagged, value, span);
         }
         let token = op.map_or(String::new(), |op| op.token().to_owned()) + "=";
         if self.overloads(&token)
@@ -175,15 +180,19 @@ impl<'m> Lowering<'m> {
                 let hint = "declare it as a pointer to const";
                 self.fail(span, "cannot assign a pointer to const to a pointer to non-const", "discards 'const'", hint)
             }
-            CudaOperand::Pointer(to) if to.view == pointer.view && to.prefix == pointer.prefix => {
+            CudaOperand::Pointer(to)
+                if to.view == pointer.view
+                    && to.prefix == pointer.prefix
+                    && (op.is_some() || to.choice.is_none() && pointer.choice.is_none()) =>
+            {
                 let offset = to.offset.unwrap_or(Tree::int(self.index_type, 0));
                 self.assign(local, &offset);
                 self.operand(target)
             }
-            CudaOperand::Pointer(_) => {
-                self.unsupported(span, "a pointer that can point into different arrays", "use two pointers")
+            other => {
+                self.assign_other_array(&pointer, local, other, span)?;
+                self.operand(target)
             }
-            _ => self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         }
     }
 
@@ -203,6 +212,11 @@ impl<'m> Lowering<'m> {
             let new = self.materialize(new);
             self.assign(local, &new);
             return Ok(CudaOperand::Pointer(Pointer { offset: Some(if is_postfix { old } else { new }), ..pointer }));
+        }
+        if let ExprKind::Name(name) = target.kind
+            && let Some(Binding::TaggedPointer(tagged)) = self.lookup(name)
+        {
+            return Ok(self.increment_tagged(delta, is_postfix, &tagged));
         }
         let token = if delta > 0 { "++" } else { "--" };
         if self.overloads(token) && self.attempted_type(target).is_some_and(Self::is_class) {

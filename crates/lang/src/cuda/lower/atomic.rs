@@ -117,7 +117,8 @@ impl<'m> Lowering<'m> {
         let lvalue = self.pointee(pointer, arg.span)?;
         self.check_assignable(&lvalue, arg.span)?;
         let Lvalue { root, path, ty, .. } = lvalue;
-        let (LvalueRoot::Element { view, mut at, width: 1, element, .. }, Some(cast_type)) = (root, ty.as_scalar())
+        let (LvalueRoot::Element { view, mut at, width: 1, element, choice: None, .. }, Some(cast_type)) =
+            (root, ty.as_scalar())
         else {
             return self.unsupported(
                 arg.span,

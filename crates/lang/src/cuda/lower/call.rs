@@ -167,7 +167,7 @@ impl<'m> Lowering<'m> {
             (chosen, own) = (specialization, vec![]);
         }
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
-        if self.module.is_pure[chosen] && !pointers {
+        if self.module.is_pure[chosen] && !pointers && !self.needs.inlined.contains(&chosen) {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
                 return Ok(Some(CudaOperand::Tree(known)));
             }
@@ -396,6 +396,7 @@ impl<'m> Lowering<'m> {
         let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
         let (loops, locals) = (std::mem::take(&mut self.loops), std::mem::take(&mut self.locals));
         let this = self.this.take();
+        let registers = std::mem::take(&mut self.registers);
         let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
         let wanted = std::mem::take(&mut self.expr_numbers);
         let free = self.w.swap_hoisted(Default::default());
@@ -429,6 +430,7 @@ impl<'m> Lowering<'m> {
             (scope, base, assigned, control_scopes, inlines);
         (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
         self.aliased = aliased;
+        self.function_registers.push((n, std::mem::replace(&mut self.registers, registers)));
         self.instantiating.pop();
         if !done {
             return Err(LowerFailed);

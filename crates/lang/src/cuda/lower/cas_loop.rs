@@ -95,7 +95,9 @@ impl<'m> Lowering<'m> {
         let operand = self.operand(init)?;
         let tree = match &operand {
             CudaOperand::Lvalue(Lvalue {
-                root: LvalueRoot::Element { view, at, width: 1, element, .. }, path, ..
+                root: LvalueRoot::Element { view, at, width: 1, element, choice: None, .. },
+                path,
+                ..
             }) if self.code == CodeKind::Kernel
                 && matches!(path[..], [] | [Projection::Reinterpret(_)])
                 && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)

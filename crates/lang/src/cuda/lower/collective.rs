@@ -188,7 +188,8 @@ impl<'m> Lowering<'m> {
     fn storage_slot(&mut self, storage: &Pointer, index: &Tree, scalar: Scalar) -> Lvalue {
         let at = vec![self.w.emit(index)];
         let range = bornite_ir::IntRange::of_type(Scalar::I32);
-        let root = LvalueRoot::Element { view: storage.view, at, range, width: 1, element: scalar.into() };
+        let root =
+            LvalueRoot::Element { view: storage.view, at, range, width: 1, element: scalar.into(), choice: None };
         Lvalue { root, path: vec![], ty: scalar.into(), constant: false }
     }
 

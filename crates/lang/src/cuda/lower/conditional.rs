@@ -3,7 +3,7 @@
 use bornite_ir::{LocalId, Op, Scalar, Stmt, Type, Value};
 
 use super::lvalue::{CudaOperand, Pointer};
-use super::{Binding, LowerResult, Lowering};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
 use crate::cuda::types::common_type;
@@ -50,7 +50,9 @@ impl<'m> Lowering<'m> {
     fn is_pointer(&mut self, expr: &'m Expr) -> bool {
         let names = |lower: &Self, name| match lower.lookup(name) {
             Some(Binding::Pointer(pointer)) => !pointer.single,
-            Some(Binding::MovingPointer(..)) => true,
+            Some(
+                Binding::MovingPointer(..) | Binding::TaggedPointer(_) | Binding::RegisterArray(_) | Binding::Null(_),
+            ) => true,
             _ => false,
         };
         match &expr.kind {
@@ -62,7 +64,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Lowers `?:` on two pointers into the same array.
+    /// Lowers `?:` on two pointers.
     fn conditional_pointer(
         &mut self,
         condition: &Tree,
@@ -73,12 +75,26 @@ impl<'m> Lowering<'m> {
         if self.request.round_trip || !self.is_pointer(a) || !self.is_pointer(b) {
             return Ok(None);
         }
-        let (CudaOperand::Pointer(first), CudaOperand::Pointer(second)) = (self.operand(a)?, self.operand(b)?) else {
-            return self.unsupported(span, "'?:' on these pointers", "choose between the values they point to");
+        let (a, b) = (self.operand(a)?, self.operand(b)?);
+        if self.move_operand_to_memory(&a) | self.move_operand_to_memory(&b) {
+            return Err(LowerFailed);
+        }
+        let (first, second) = match (a, b) {
+            (CudaOperand::Pointer(first), CudaOperand::Pointer(second)) => (first, second),
+            (CudaOperand::Pointer(first), CudaOperand::Null(_)) => {
+                return self.choose_pointer(condition.clone(), Some(first), None, span).map(Some);
+            }
+            (CudaOperand::Null(_), CudaOperand::Pointer(second)) => {
+                return self.choose_pointer(condition.clone(), None, Some(second), span).map(Some);
+            }
+            _ => return self.unsupported(span, "'?:' on these pointers", "choose between the values they point to"),
         };
-        if first.view != second.view || first.prefix != second.prefix || first.pointee_type() != second.pointee_type() {
-            let hint = "choose between elements: 'c ? a[i] : b[i]'";
-            return self.unsupported(span, "'?:' on pointers into different arrays", hint);
+        let is_chosen = first.choice.is_some() || second.choice.is_some();
+        if first.view != second.view || first.prefix != second.prefix || is_chosen {
+            return self.choose_pointer(condition.clone(), Some(first), Some(second), span).map(Some);
+        }
+        if first.pointee_type() != second.pointee_type() {
+            return self.unsupported(span, "'?:' on pointers to different types", "cast one");
         }
         let zero = || Tree::int(self.index_type, 0);
         let (from, to) = (first.offset.clone().unwrap_or_else(zero), second.offset.unwrap_or_else(zero));

@@ -17,7 +17,7 @@ impl<'m> Lowering<'m> {
         let int = |scalar, value| Ok(CudaOperand::Tree(Tree::int(scalar, value)));
         match self.text(name) {
             "warpSize" => int(Scalar::I32, 32),
-            "NULL" => Ok(CudaOperand::Null),
+            "NULL" => Ok(CudaOperand::Null(None)),
             "INFINITY" | "HUGE_VALF" | "CUDART_INF_F" => float(f64::INFINITY),
             "NAN" | "CUDART_NAN_F" => float(f64::NAN),
             "FLT_MAX" => float(f32::MAX as f64),

@@ -156,7 +156,7 @@ impl<'m> Lowering<'m> {
         if self.request.round_trip || scan::exits_loop(std::slice::from_ref(body)) {
             return None;
         }
-        let mut indexes_local_array = false;
+        let mut indexes_register_array = false;
         scan::for_each_expr(stmts, &mut |expr| {
             if let ExprKind::Index(base, index) = &expr.kind {
                 let mut root = &**base;
@@ -166,14 +166,17 @@ impl<'m> Lowering<'m> {
                     root = deeper;
                 }
                 if let ExprKind::Name(array) = root.kind {
-                    indexes_local_array |=
-                        inside && matches!(self.lookup(array), Some(Binding::LocalArray(..) | Binding::ConstArray(..)));
+                    indexes_register_array |= inside
+                        && matches!(self.lookup(array), Some(Binding::RegisterArray(..) | Binding::ConstArray(..)));
                 }
                 // An array in a struct.
-                indexes_local_array |= inside && matches!(root.kind, ExprKind::Member(..));
+                indexes_register_array |= inside && matches!(root.kind, ExprKind::Member(..));
             }
         });
-        if !indexes_local_array || scan::assigned_in(self.module, stmts).contains(&name) || !self.is_speculatable(end) {
+        if !indexes_register_array
+            || scan::assigned_in(self.module, stmts).contains(&name)
+            || !self.is_speculatable(end)
+        {
             return None;
         }
         let known = |lower: &mut Self, expr: &'m Expr| {

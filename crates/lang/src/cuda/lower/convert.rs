@@ -1,9 +1,9 @@
 //! C++ conversions, implicit and explicit, and operators on two numbers.
 
-use bornite_ir::{Op, Scalar, Type};
+use bornite_ir::{Op, Scalar, Stmt, Type, View};
 
-use super::lvalue::{CudaOperand, LocalArray, Lvalue, Pointer, Projection};
-use super::{LowerFailed, LowerResult, Lowering};
+use super::lvalue::{CudaOperand, Lvalue, Pointer, Projection, RegisterArray};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
 use crate::cuda::lex::Symbol;
@@ -128,6 +128,13 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn cast(&mut self, ty: &'m TypeName, inner: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         if ty.base == Base::Void && ty.pointers == 0 {
+            // The CUDA printer's form of a declaration in a loop.
+            if let (true, ExprKind::Name(name)) = (self.request.round_trip, &inner.kind)
+                && let Some(Binding::Pointer(Pointer { view: View::Local(id), .. })) = self.lookup(*name)
+            {
+                self.push_stmt(Stmt::Declare(id), span);
+                return Ok(CudaOperand::Void);
+            }
             self.effect(inner)?;
             return Ok(CudaOperand::Void);
         }
@@ -147,7 +154,7 @@ impl<'m> Lowering<'m> {
                 match self.element(pointer)? {
                     CudaOperand::Lvalue(lvalue) => {
                         let sizes = [lvalue.ty.component_count(&[]) as u64].into();
-                        Ok(CudaOperand::LocalArray(LocalArray { lvalue, name, sizes }, vec![]))
+                        Ok(CudaOperand::RegisterArray(RegisterArray { lvalue, name, sizes }, vec![]))
                     }
                     _ => Err(LowerFailed),
                 }
@@ -176,6 +183,7 @@ impl<'m> Lowering<'m> {
 
     fn cast_pointer(&mut self, operand: CudaOperand, to: Type, span: SourceSpan) -> LowerResult<CudaOperand> {
         match (to, operand) {
+            (to, CudaOperand::Null(_)) => Ok(CudaOperand::Null(Some(to))),
             (to, CudaOperand::Pointer(pointer)) => self.reinterpret_pointer(pointer, to, span),
             (to, CudaOperand::Address(lvalue)) if lvalue.ty == to => Ok(CudaOperand::Address(lvalue)),
             (Type::Scalar(to), CudaOperand::Address(mut lvalue))
@@ -184,6 +192,7 @@ impl<'m> Lowering<'m> {
                 lvalue.path.push(Projection::Reinterpret(to));
                 Ok(CudaOperand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
+            (_, operand) if self.move_operand_to_memory(&operand) => Err(LowerFailed),
             _ => self.unsupported(span, "this cast to or from a pointer", ""),
         }
     }

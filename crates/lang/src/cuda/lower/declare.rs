@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bornite_ir::{AlgebraOp, MAX_COMPONENTS, Stmt as IrStmt, Type, Value};
 
 use super::array_init::MAX_ELEMENTS;
-use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer};
-use super::{Binding, LowerResult, Lowering};
+use super::lvalue::{ConstArray, CudaOperand, Lvalue, LvalueRoot, Pointer, RegisterArray};
+use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Stmt, StmtKind, Storage};
 use crate::cuda::lex::Symbol;
@@ -19,7 +19,7 @@ impl<'m> Lowering<'m> {
         let binding = self.declare_binding(storage, declared);
         let failed = binding.is_err();
         self.bind(declared.name, binding.unwrap_or(Binding::Poison));
-        if failed { Err(super::LowerFailed) } else { Ok(()) }
+        if failed { Err(LowerFailed) } else { Ok(()) }
     }
 
     fn declare_binding(&mut self, storage: Storage, d: &'m Declarator) -> LowerResult<Binding> {
@@ -59,7 +59,10 @@ impl<'m> Lowering<'m> {
             CType::Pointer(to) if d.sizes.is_empty() => {
                 let Some(init) = &d.init else {
                     if self.assigned.contains(&d.name) && !d.ty.is_const_pointer {
-                        return Ok(Binding::UnsetPointer(to));
+                        return match self.is_tagged(d) {
+                            true => self.bind_assigned_pointer(d, to, CudaOperand::Null(Some(to)), d.ty.constant),
+                            false => Ok(Binding::UnsetPointer(to, d.span)),
+                        };
                     }
                     return self.unsupported(d.span, "an uninitialized pointer", "initialize it where it is declared");
                 };
@@ -133,24 +136,34 @@ impl<'m> Lowering<'m> {
                     None => pointer,
                 };
                 if self.assigned.contains(&d.name) && !fixed {
-                    return Ok(self.bind_moving_pointer(self.text(d.name), pointer));
+                    let to = pointer.pointee_type();
+                    return self.bind_assigned_pointer(d, to, CudaOperand::Pointer(pointer), constant);
                 }
                 let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
+            }
+            operand @ (CudaOperand::Address(_) | CudaOperand::RegisterArray(..))
+                if self.assigned.contains(&d.name) && self.move_operand_to_memory(&operand) =>
+            {
+                Err(LowerFailed)
             }
             CudaOperand::Address(lvalue) => {
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || d.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            CudaOperand::LocalArray(mut local_array, at) if at.is_empty() && local_array.sizes.len() == 1 => {
-                self.check_const(d, local_array.lvalue.constant)?;
-                local_array.lvalue.constant |= d.ty.constant;
-                Ok(Binding::LocalArray(local_array))
+            CudaOperand::RegisterArray(mut array, at) if at.is_empty() && array.sizes.len() == 1 => {
+                self.check_const(d, array.lvalue.constant)?;
+                array.lvalue.constant |= d.ty.constant;
+                Ok(Binding::RegisterArray(array))
             }
-            CudaOperand::Null => {
-                self.unsupported(d.span, "a pointer initialized with 'nullptr'", "initialize it where it is declared")
-            }
+            null @ CudaOperand::Null(_) => match to {
+                Some(to) if self.assigned.contains(&d.name) && !d.ty.is_const_pointer => {
+                    self.bind_assigned_pointer(d, to, null, d.ty.constant)
+                }
+                to => Ok(Binding::Null(to)),
+            },
+            operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),
             _ => self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", ""),
         }
     }
@@ -159,23 +172,36 @@ impl<'m> Lowering<'m> {
     pub(super) fn set_pointer(
         &mut self,
         name: Symbol,
-        to: Type,
+        (to, declared): (Type, SourceSpan),
         value: &'m Expr,
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         let pointer = match self.operand(value)? {
-            CudaOperand::Pointer(pointer) if pointer.dims.is_none() && pointer.pointee_type() == to => pointer,
+            CudaOperand::Pointer(pointer)
+                if pointer.dims.is_none() && pointer.pointee_type() == to && pointer.choice.is_none() =>
+            {
+                pointer
+            }
+            operand @ (CudaOperand::Null(_) | CudaOperand::Pointer(Pointer { choice: Some(_), .. })) => {
+                self.first_value_needs_tag(declared, &operand);
+                return Err(LowerFailed);
+            }
+            operand if self.move_operand_to_memory(&operand) => return Err(LowerFailed),
             _ => {
                 let what = format!("this first value of pointer '{}'", self.text(name));
                 return self.unsupported(span, what, "initialize it with an element of an array");
             }
         };
         let constant = pointer.constant;
+        self.note_first_array(declared, &pointer);
         let moving = self.bind_moving_pointer(self.text(name), pointer.declared(constant));
+        if let Binding::MovingPointer(_, local) = moving {
+            self.note_declared(local, declared);
+        }
         let declared = self.scope.iter().rposition(|(found, _)| *found == name);
         match declared.filter(|at| *at >= self.base) {
             Some(at) => self.scope[at].1 = moving,
-            None => return Err(super::LowerFailed),
+            None => return Err(LowerFailed),
         }
         self.name(name, span)
     }
@@ -225,8 +251,12 @@ impl<'m> Lowering<'m> {
                 return self.fail(d.span, what, "no initializer", "initialize it");
             }
             let default = self.default_value(ty, d.span)?;
+            if self.is_in_memory(d) {
+                return self.declare_memory_variable(d, ty, default);
+            }
             let zeros = self.zeros(ty);
             let local = self.new_local(text, ty, &zeros);
+            self.note_register(local, d, default.is_some());
             if let Some(default) = default {
                 self.assign(local, &default);
             }
@@ -262,16 +292,21 @@ impl<'m> Lowering<'m> {
         if self.is_const(&d.ty) {
             return Ok(Binding::Lvalue(Lvalue::of_value(self.materialize(tree))));
         }
-        match self.constant_components(&tree).filter(|_| self.loops == 0) {
-            Some(init) => Ok(Binding::Local(self.new_local(text, ty, &init), ty)),
+        if self.is_in_memory(d) {
+            return self.declare_memory_variable(d, ty, Some(tree));
+        }
+        let local = match self.constant_components(&tree).filter(|_| self.loops == 0) {
+            Some(init) => self.new_local(text, ty, &init),
             None => {
                 let value = self.materialize(tree);
                 let zeros = self.zeros(ty);
                 let local = self.new_local(text, ty, &zeros);
                 self.assign(local, &value);
-                Ok(Binding::Local(local, ty))
+                local
             }
-        }
+        };
+        self.note_register(local, d, true);
+        Ok(Binding::Local(local, ty))
     }
 
     /// Components of a tree of constants.
@@ -297,10 +332,11 @@ impl<'m> Lowering<'m> {
 
     fn declare_array(&mut self, d: &'m Declarator, ty: Type, constant: bool) -> LowerResult<Binding> {
         let sizes = self.sizes(d, MAX_ELEMENTS)?;
-        let Some(scalar) = ty.as_scalar() else {
-            return self.unsupported(d.span, "a local array of structs or vectors", "use one array per component");
-        };
         let count: u64 = sizes.iter().product();
+        let in_registers = count <= MAX_COMPONENTS as u64 && !self.is_in_memory(d) && !self.request.round_trip;
+        let Some(scalar) = ty.as_scalar().filter(|_| in_registers || constant) else {
+            return self.declare_memory_array(d, ty, &sizes, constant);
+        };
         let mut values = vec![];
         if let Some(init) = &d.init {
             values = self.array_values(init, scalar, &sizes)?;
@@ -309,10 +345,8 @@ impl<'m> Lowering<'m> {
                 return Ok(Binding::ConstArray(Rc::new(ConstArray { name: d.name, values, sizes })));
             }
         }
-        if count > MAX_COMPONENTS as u64 {
-            let what = format!("a local array of {count} elements");
-            let hint = format!("local arrays are limited to {MAX_COMPONENTS} elements; use shared or global memory");
-            return self.fail(d.span, format!("{what} is not supported"), "too large", hint);
+        if !in_registers {
+            return self.declare_memory_array(d, ty, &sizes, constant);
         }
         let array = Type::Vector(scalar, count as u8);
         let (text, zeros) = (self.text(d.name), vec![Value::int(scalar, 0); count as usize]);
@@ -330,8 +364,9 @@ impl<'m> Lowering<'m> {
                 local
             }
         };
+        self.note_register(local, d, d.init.is_some());
         let lvalue = Lvalue { root: LvalueRoot::Local(local, array), path: vec![], ty: array, constant };
-        Ok(Binding::LocalArray(LocalArray { lvalue, name: d.name, sizes: sizes.into() }))
+        Ok(Binding::RegisterArray(RegisterArray { lvalue, name: d.name, sizes: sizes.into() }))
     }
 
     /// `T v9 = v8; v9.y = v7;`: the CUDA printer's form of an insert.

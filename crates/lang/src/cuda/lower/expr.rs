@@ -33,11 +33,10 @@ impl<'m> Lowering<'m> {
     /// Lowers an expression to a bool.
     pub(super) fn condition(&mut self, expr: &'m Expr) -> LowerResult<Tree> {
         let operand = self.operand(expr)?;
-        // Pointers are never null in a launch.
-        if let CudaOperand::Pointer(_) = operand {
-            return Ok(Tree::int(Scalar::Bool, 1));
+        if let CudaOperand::Pointer(pointer) = &operand {
+            return Ok(self.is_null(pointer, Binary::Ne));
         }
-        if let CudaOperand::Null = operand {
+        if let CudaOperand::Null(_) = operand {
             return Ok(Tree::int(Scalar::Bool, 0));
         }
         let tree = self.value_of(operand, expr.span)?;
@@ -62,7 +61,7 @@ impl<'m> Lowering<'m> {
         match &expr.kind {
             ExprKind::Number { value, .. } => Ok(CudaOperand::Tree(Tree::constant(*value))),
             ExprKind::Str(_) => self.unsupported(expr.span, "a string literal outside 'printf'", ""),
-            ExprKind::Null => Ok(CudaOperand::Null),
+            ExprKind::Null => Ok(CudaOperand::Null(None)),
             ExprKind::Name(name) => self.name(*name, expr.span),
             ExprKind::Unary(op, inner) => self.unary(*op, inner, expr.span),
             ExprKind::Binary(op, a, b) => self.binary_expr(*op, a, b, expr.span),
@@ -122,7 +121,7 @@ impl<'m> Lowering<'m> {
                 let bytes = match operand? {
                     CudaOperand::Lvalue(lvalue) => lvalue.ty.bytes(self.w.b.structs()),
                     CudaOperand::Tree(tree) => tree.ty.bytes(self.w.b.structs()),
-                    CudaOperand::LocalArray(local_array, at) if at.is_empty() => local_array.lvalue.ty.bytes(&[]),
+                    CudaOperand::RegisterArray(array, at) if at.is_empty() => array.lvalue.ty.bytes(&[]),
                     CudaOperand::ConstArray(table, at) if at.is_empty() => {
                         table.values.len() * table.values[0].scalar().bytes()
                     }
@@ -156,11 +155,15 @@ impl<'m> Lowering<'m> {
             Binding::Local(local, ty) => {
                 CudaOperand::Lvalue(Lvalue { root: LvalueRoot::Local(local, ty), path: vec![], ty, constant: false })
             }
-            Binding::LocalArray(local_array) => CudaOperand::LocalArray(local_array, vec![]),
+            Binding::RegisterArray(array) => CudaOperand::RegisterArray(array, vec![]),
             Binding::ConstArray(table) => CudaOperand::ConstArray(table, vec![]),
             Binding::Pointer(pointer) if pointer.single => return self.element(pointer),
             Binding::Pointer(pointer) => CudaOperand::Pointer(pointer),
-            Binding::UnsetPointer(_) => {
+            Binding::TaggedPointer(tagged) if tagged.is_stale(self.locals) => {
+                return self.unsupported(span, "a pointer that is assigned within this expression", "");
+            }
+            Binding::TaggedPointer(tagged) => self.tagged_operand(&tagged),
+            Binding::UnsetPointer(..) => {
                 return self.fail(span, "this pointer has no value yet", "not initialized", "assign it before");
             }
             // Its first assignment was part of an expression that was evaluated for its type only.
@@ -174,7 +177,7 @@ impl<'m> Lowering<'m> {
             Binding::Lvalue(lvalue) => CudaOperand::Lvalue(lvalue),
             Binding::Address(lvalue) => CudaOperand::Address(lvalue),
             Binding::Group(group) => CudaOperand::Group(group),
-            Binding::Null => CudaOperand::Null,
+            Binding::Null(to) => CudaOperand::Null(to),
             Binding::Poison => return Err(LowerFailed),
             Binding::Type(_) => return self.fail(span, "expected a value, found a type", "", ""),
         })
@@ -229,7 +232,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn address(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
             CudaOperand::Lvalue(Lvalue {
-                root: LvalueRoot::Element { view, mut at, range, width, element },
+                root: LvalueRoot::Element { view, mut at, range, width, element, choice },
                 path,
                 constant,
                 ..
@@ -239,7 +242,7 @@ impl<'m> Lowering<'m> {
                 let cast_type =
                     path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
                 let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
-                let pointer = Pointer { constant, ..Pointer::to_view(view, element, rank, false, &[]) };
+                let pointer = Pointer { constant, choice, ..Pointer::to_view(view, element, rank, false, &[]) };
                 Ok(CudaOperand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
             }
             CudaOperand::Lvalue(lvalue) => Ok(CudaOperand::Address(lvalue)),
@@ -284,10 +287,13 @@ impl<'m> Lowering<'m> {
         if let CudaOperand::Pointer(pointer) = left {
             return self.pointer_arithmetic(op, pointer, b, span);
         }
-        if let CudaOperand::Null = left {
+        if let CudaOperand::Null(to) = left {
             return match (self.operand(b)?, op) {
-                (CudaOperand::Pointer(_), Binary::Eq | Binary::Ne) => Ok(never_null(op)),
-                (CudaOperand::Null, Binary::Eq | Binary::Ne) => Ok(always_null(op)),
+                (CudaOperand::Tree(_) | CudaOperand::Lvalue(_), Binary::Add | Binary::Sub) => Ok(CudaOperand::Null(to)),
+                (CudaOperand::Pointer(pointer), Binary::Eq | Binary::Ne) => {
+                    Ok(CudaOperand::Tree(self.is_null(&pointer, op)))
+                }
+                (CudaOperand::Null(_), Binary::Eq | Binary::Ne) => Ok(always_null(op)),
                 (CudaOperand::Tree(tree), Binary::Eq | Binary::Ne)
                     if tree.as_const().is_some_and(|value| value.bits() == 0) =>
                 {
@@ -297,10 +303,13 @@ impl<'m> Lowering<'m> {
             };
         }
         if let (
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_),
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) | CudaOperand::Address(_),
             Binary::Add | Binary::Sub,
         ) = (&left, op)
         {
+            if self.move_operand_to_memory(&left) {
+                return Err(LowerFailed);
+            }
             let what = "pointer arithmetic on a local variable or array";
             return self.unsupported(span, what, "index the array: 'a[i + j]'");
         }
@@ -345,11 +354,12 @@ impl<'m> Lowering<'m> {
             return self.unsupported(span, "pointer arithmetic on a multidimensional array", "index it");
         }
         let zero = matches!(b.kind, ExprKind::Number { value, .. } if value == Value::int(Scalar::I32, 0));
-        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null)) {
-            return Ok(never_null(op));
+        if matches!(op, Binary::Eq | Binary::Ne) && (zero || matches!(right, CudaOperand::Null(_))) {
+            return Ok(CudaOperand::Tree(self.is_null(&pointer, op)));
         }
         if let CudaOperand::Pointer(other) = right {
-            if other.view != pointer.view || other.prefix != pointer.prefix {
+            let is_chosen = pointer.choice.is_some() || other.choice.is_some();
+            if other.view != pointer.view || other.prefix != pointer.prefix || is_chosen {
                 return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
             return Ok(CudaOperand::Tree(self.pointer_pair(op, pointer, other, span)?));
@@ -400,11 +410,6 @@ impl<'m> Lowering<'m> {
             _ => self.fail(span, "invalid operator on two pointers", "two pointers", "subtract or compare them"),
         }
     }
-}
-
-/// A pointer compared with `nullptr`: pointers are never null in a launch.
-fn never_null(op: Binary) -> CudaOperand {
-    CudaOperand::Tree(Tree::int(Scalar::Bool, (op == Binary::Ne) as i64))
 }
 
 /// `nullptr` compared with itself.

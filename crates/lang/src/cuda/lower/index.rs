@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bornite_ir::{Check, Dim, Extent, IntRange, Op, ParamId, Scalar, Stmt, View};
 
-use super::lvalue::{ConstArray, CudaOperand, LocalArray, Lvalue, LvalueRoot, Pointer, Projection};
+use super::lvalue::{ConstArray, CudaOperand, Lvalue, LvalueRoot, Pointer, Projection, RegisterArray};
 use super::{LowerResult, Lowering};
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -116,25 +116,25 @@ impl<'m> Lowering<'m> {
                 let pointer = self.offset_by(pointer, at);
                 self.element(pointer)
             }
-            CudaOperand::LocalArray(local_array, mut at) => {
+            CudaOperand::RegisterArray(array, mut at) => {
                 let tree = self.rvalue(index)?;
-                let size = local_array.sizes[at.len()];
-                let of = self.text(local_array.name);
+                let size = array.sizes[at.len()];
+                let of = self.text(array.name);
                 // Printed text checks these indices like any other index of an element in memory.
-                let round_trip =
-                    self.request.round_trip && matches!(local_array.lvalue.root, LvalueRoot::Element { .. });
+                let round_trip = self.request.round_trip && matches!(array.lvalue.root, LvalueRoot::Element { .. });
                 at.push(match round_trip {
                     true => self.lower_index(tree, index.span)?.tree,
                     false => self.checked_index(tree, size, of, index.span)?,
                 });
-                if at.len() < local_array.sizes.len() {
-                    return Ok(CudaOperand::LocalArray(local_array, at));
+                if at.len() < array.sizes.len() {
+                    return Ok(CudaOperand::RegisterArray(array, at));
                 }
-                let LocalArray { lvalue, sizes, .. } = local_array;
+                let RegisterArray { lvalue, sizes, .. } = array;
                 let flat_index = self.flatten_index(&at, &sizes);
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
+                        self.move_to_memory(&lvalue);
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
                     }
                 };
@@ -158,16 +158,21 @@ impl<'m> Lowering<'m> {
                 let at = self.rvalue(index)?;
                 match self.w.fold(&at) {
                     Some(at) if at.bits() == 0 => Ok(CudaOperand::Lvalue(lvalue)),
+                    _ if self.move_to_memory(&lvalue) => Err(super::LowerFailed),
                     _ => {
                         let what = "indexing a pointer to a single variable";
                         self.unsupported(span, what, "index the array itself")
                     }
                 }
             }
+            CudaOperand::Null(Some(to)) => {
+                self.rvalue(index)?;
+                Ok(CudaOperand::Lvalue(self.null_element(to, span)))
+            }
             CudaOperand::Lvalue(_)
             | CudaOperand::Tree(_)
             | CudaOperand::Void
-            | CudaOperand::Null
+            | CudaOperand::Null(None)
             | CudaOperand::Group(_)
             | CudaOperand::Collective(..) => {
                 self.fail(span, "only arrays and pointers can be indexed", "not an array", "")
@@ -250,18 +255,20 @@ impl<'m> Lowering<'m> {
 
     /// Dereferences a pointer.
     pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<CudaOperand> {
-        let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, .. } = pointer;
+        let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, choice, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
         // A pointer to a row points to its first element.
         while at.len() + 1 < rank {
             at.push(self.w.emit(&zero));
         }
-        self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(view, at.len()));
+        for view in choice.as_ref().map_or(&[view][..], |choice| &choice.views) {
+            self.check_index(range.plus(IntRange::up_to(width as i64 - 1)), self.extent(*view, at.len()));
+        }
         at.push(self.w.emit(&offset.unwrap_or(zero)));
         let path = cast_type.map(Projection::Reinterpret).into_iter().collect();
         Ok(CudaOperand::Lvalue(Lvalue {
-            root: LvalueRoot::Element { view, at, range, width, element: ty },
+            root: LvalueRoot::Element { view, at, range, width, element: ty, choice },
             path,
             ty: cast_type.map_or(ty, Into::into),
             constant,
@@ -280,7 +287,7 @@ impl<'m> Lowering<'m> {
     fn array_name(&self, view: View) -> String {
         let of = |param: &ParamRef| matches!(param, ParamRef::View(n) if View::Param(ParamId(*n)) == view);
         let name = self.params.iter().find(|(_, param)| of(param)).map(|(name, _)| name.as_str());
-        name.or(self.shared_array_name(view)).unwrap_or_default().to_owned()
+        name.or(self.shared_array_name(view)).unwrap_or(self.w.b.view_name(view)).to_owned()
     }
 
     /// Lowers an index into a strided or multidimensional view in the CUDA printer's form: `i * 12
@@ -336,6 +343,7 @@ impl<'m> Lowering<'m> {
             range: IntRange::of_type(self.index_type),
             width: 1,
             element: ty,
+            choice: None,
         };
         Ok(CudaOperand::Lvalue(Lvalue { root, path: vec![], ty, constant: pointer.constant }))
     }

@@ -96,10 +96,19 @@ impl<'m> Lowering<'m> {
             let is_const = match &operand {
                 CudaOperand::Pointer(pointer) => pointer.constant,
                 CudaOperand::Address(lvalue) => lvalue.constant,
-                CudaOperand::LocalArray(local_array, _) => local_array.lvalue.constant,
+                CudaOperand::RegisterArray(array, _) => array.lvalue.constant,
                 _ => false,
             };
             self.check_const(param, is_const)?;
+        }
+        // Registers have no address that could change, and no rows.
+        let needs_memory = match (&operand, ty) {
+            (CudaOperand::RegisterArray(_, at), CType::Pointer(_)) => assigned || !at.is_empty(),
+            (CudaOperand::Address(_), CType::Pointer(_)) => assigned,
+            _ => false,
+        };
+        if needs_memory && self.move_operand_to_memory(&operand) {
+            return Err(LowerFailed);
         }
         match (ty, operand) {
             (CType::Group(group), CudaOperand::Group(found)) if group.is_same_type(found) => Ok(Binding::Group(found)),
@@ -140,22 +149,25 @@ impl<'m> Lowering<'m> {
                     if param.ty.pointers == 0 && param.sizes.is_empty() { pointer.constant } else { param.ty.constant };
                 let pointer = Pointer { offset, ..pointer }.declared(constant);
                 let moves = assigned && !param.ty.is_const_pointer;
-                Ok(if moves { self.bind_moving_pointer(text, pointer) } else { Binding::Pointer(pointer) })
+                match moves {
+                    true => self.bind_assigned_pointer(param, to, CudaOperand::Pointer(pointer), constant),
+                    false => Ok(Binding::Pointer(pointer)),
+                }
             }
             (CType::Pointer(to), CudaOperand::Address(lvalue)) if lvalue.ty == to => {
                 let constant = lvalue.constant || param.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
-            (CType::Pointer(to), CudaOperand::LocalArray(mut local_array, at))
-                if at.is_empty() && to.as_scalar() == local_array.lvalue.ty.element() =>
+            (CType::Pointer(to), CudaOperand::RegisterArray(mut array, at))
+                if at.is_empty() && to.as_scalar() == array.lvalue.ty.element() =>
             {
-                local_array.lvalue.constant |= param.ty.constant;
-                Ok(Binding::LocalArray(local_array))
+                array.lvalue.constant |= param.ty.constant;
+                Ok(Binding::RegisterArray(array))
             }
             (CType::Pointer(_), CudaOperand::ConstArray(table, at)) if at.is_empty() => Ok(Binding::ConstArray(table)),
-            (CType::Pointer(_), CudaOperand::Null) if !assigned => Ok(Binding::Null),
-            (CType::Pointer(_), CudaOperand::Null) => {
-                self.unsupported(span, "'nullptr' as an argument for a pointer that changes", "pass an array")
+            (CType::Pointer(to), CudaOperand::Null(_)) if !assigned => Ok(Binding::Null(Some(to))),
+            (CType::Pointer(to), null @ CudaOperand::Null(_)) => {
+                self.bind_assigned_pointer(param, to, null, param.ty.constant)
             }
             _ => {
                 let what = format!("invalid argument for parameter '{text}'");

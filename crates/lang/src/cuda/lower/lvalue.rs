@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
 
+use super::tagged::PointerChoice;
 use super::{Binding, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::lex::Symbol;
@@ -39,6 +40,8 @@ pub struct Pointer {
     pub sizes: Rc<[u64]>,
     /// True if the pointee is const in the source.
     pub constant: bool,
+    /// The array, if it is chosen at run time; `view` then is one of the choices.
+    pub choice: Option<PointerChoice>,
 }
 
 impl Pointer {
@@ -58,6 +61,7 @@ impl Pointer {
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
             constant: false,
+            choice: None,
         }
     }
 
@@ -104,6 +108,8 @@ pub enum LvalueRoot {
         range: IntRange,
         width: u8,
         element: Type,
+        /// The array, if it is chosen at run time.
+        choice: Option<PointerChoice>,
     },
     Local(LocalId, Type),
     /// A temporary value: read-only.
@@ -128,7 +134,7 @@ impl Projection {
 
 /// A local array: a variable, or a field of one.
 #[derive(Clone)]
-pub struct LocalArray {
+pub struct RegisterArray {
     /// The vector or matrix that holds the elements.
     pub lvalue: Lvalue,
     pub name: Symbol,
@@ -150,14 +156,14 @@ pub enum CudaOperand {
     Pointer(Pointer),
     /// A pointer to a single variable.
     Address(Lvalue),
-    /// `nullptr`.
-    Null,
+    /// A null pointer, with the type it points to if that is known.
+    Null(Option<Type>),
     /// A cooperative group.
     Group(Group),
     /// A collective with its shared storage.
     Collective(Collective, Option<Pointer>),
     /// A local array with the indices applied so far.
-    LocalArray(LocalArray, Vec<Tree>),
+    RegisterArray(RegisterArray, Vec<Tree>),
     /// A constant array with the indices applied so far.
     ConstArray(Rc<ConstArray>, Vec<Tree>),
 }
@@ -172,11 +178,13 @@ impl<'m> Lowering<'m> {
             CudaOperand::Group(_) | CudaOperand::Collective(..) => {
                 self.fail(span, "expected a number, found a group", "a group or collective", "")
             }
-            CudaOperand::Null => self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out"),
+            CudaOperand::Null(_) => {
+                self.unsupported(span, "'nullptr' here", "compare pointers with it, or leave it out")
+            }
             CudaOperand::Pointer(_) | CudaOperand::Address(_) => {
                 self.fail(span, "expected a number, found a pointer", "a pointer", "dereference it: '*p', 'p[i]'")
             }
-            CudaOperand::LocalArray(..) | CudaOperand::ConstArray(..) => {
+            CudaOperand::RegisterArray(..) | CudaOperand::ConstArray(..) => {
                 self.fail(span, "expected a number, found an array", "an array", "write one of its elements")
             }
         }
@@ -184,6 +192,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn read(&mut self, lvalue: &Lvalue, span: SourceSpan) -> LowerResult<Tree> {
         let mut tree = match &lvalue.root {
+            LvalueRoot::Element { choice: Some(_), .. } => return self.read_choice(lvalue, span),
             LvalueRoot::Value(tree) => tree.clone(),
             LvalueRoot::Local(local, ty) => {
                 let id = self.w.b.read(*local);
@@ -191,7 +200,10 @@ impl<'m> Lowering<'m> {
             }
             LvalueRoot::Element { view, at, width, element, .. } => {
                 if !lvalue.path.is_empty() && element.as_scalar().is_none() {
-                    let alone = self.request.round_trip && *width == 1 || self.component_views.contains(view);
+                    // Other components of an element in local memory may be uninitialized.
+                    let alone = self.request.round_trip && *width == 1
+                        || self.needs.component_views.contains(view)
+                        || matches!(view, View::Local(_));
                     match self.element_part(*element, &lvalue.path).filter(|_| alone) {
                         Some(part) => {
                             let tree = self.read_component(*view, at, *width > 1, &part, span)?;
@@ -265,6 +277,7 @@ impl<'m> Lowering<'m> {
 
     pub(super) fn write(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         match &lvalue.root {
+            LvalueRoot::Element { choice: Some(_), .. } => self.write_choice(lvalue, value, span),
             LvalueRoot::Value(_) => {
                 self.fail(span, "this expression cannot be assigned", "not a variable or element", "")
             }

@@ -2,7 +2,7 @@
 
 use bornite_ir::{Axis, Builtin, Scalar, Type};
 
-use super::lvalue::{CudaOperand, LocalArray, Lvalue, LvalueRoot, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection, RegisterArray};
 use super::{LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
@@ -18,8 +18,11 @@ impl<'m> Lowering<'m> {
                 _ => Err(LowerFailed),
             },
             CudaOperand::Address(lvalue) => Ok(lvalue),
+            CudaOperand::Null(Some(to)) => Ok(self.null_element(to, span)),
             // An array decays to a pointer to its first element.
-            CudaOperand::LocalArray(LocalArray { lvalue, sizes, .. }, at) if at.is_empty() && sizes.len() == 1 => {
+            CudaOperand::RegisterArray(RegisterArray { lvalue, sizes, .. }, at)
+                if at.is_empty() && sizes.len() == 1 =>
+            {
                 let scalar = lvalue.ty.element().unwrap_or(Scalar::I32);
                 let mut path = lvalue.path.clone();
                 path.push(Projection::Field(0));
@@ -113,9 +116,11 @@ impl<'m> Lowering<'m> {
         // The CUDA printer's names for the components of large vectors and of matrices.
         match (lvalue.ty, text) {
             (Type::Vector(_, n), "v") if n > 4 => {
-                return Ok(CudaOperand::LocalArray(as_local_array(lvalue, member), vec![]));
+                return Ok(CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![]));
             }
-            (Type::Matrix(..), "m") => return Ok(CudaOperand::LocalArray(as_local_array(lvalue, member), vec![])),
+            (Type::Matrix(..), "m") => {
+                return Ok(CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![]));
+            }
             _ => {}
         }
         let found = match lvalue.ty {
@@ -138,7 +143,7 @@ impl<'m> Lowering<'m> {
         path.push(Projection::Field(at));
         let lvalue = Lvalue { root: lvalue.root, path, ty, constant: constant || lvalue.constant };
         Ok(if array {
-            CudaOperand::LocalArray(as_local_array(lvalue, member), vec![])
+            CudaOperand::RegisterArray(as_register_array(lvalue, member), vec![])
         } else {
             CudaOperand::Lvalue(lvalue)
         })
@@ -167,10 +172,10 @@ impl<'m> Lowering<'m> {
 }
 
 /// Converts a vector or matrix lvalue to the local array that it is declared as.
-fn as_local_array(lvalue: Lvalue, name: Symbol) -> LocalArray {
+fn as_register_array(lvalue: Lvalue, name: Symbol) -> RegisterArray {
     let sizes = match lvalue.ty {
         Type::Matrix(_, rows, columns) => vec![rows as u64, columns as u64],
         other => vec![other.component_count(&[]) as u64],
     };
-    LocalArray { lvalue, name, sizes: sizes.into() }
+    RegisterArray { lvalue, name, sizes: sizes.into() }
 }

@@ -313,7 +313,7 @@ impl<'m> Lowering<'m> {
         for field in self.declared_fields(ty) {
             let binding = match self.member_of(object.clone(), field.name, span)? {
                 CudaOperand::Lvalue(lvalue) => Binding::Lvalue(lvalue),
-                CudaOperand::LocalArray(array, _) => Binding::LocalArray(array),
+                CudaOperand::RegisterArray(array, _) => Binding::RegisterArray(array),
                 _ => continue,
             };
             self.bind(field.name, binding);

@@ -6,7 +6,7 @@
 //! | to see | look in |
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
@@ -14,7 +14,8 @@
 //! | member functions, constructors, overloaded operators | `method.rs`, `operator.rs` |
 //! | statements and loops | `stmt.rs`, `control.rs`, `declare.rs`, `shared.rs`, `cas_loop.rs`, `assertion.rs` |
 //! | types and memory layout of structs | `struct_type.rs`, `layout.rs` |
-//! | limits of enums | `enums.rs` |
+//! | limits of enums; of a launch | `enums.rs`; `limits.rs` |
+//! | variables that may be read before they are written | `uninitialized.rs` |
 //! | queries on syntax | `scan.rs` |
 
 mod array_init;
@@ -39,6 +40,8 @@ mod group;
 mod index;
 mod inline;
 mod layout;
+mod limits;
+mod local_memory;
 mod lvalue;
 mod math;
 mod member;
@@ -53,12 +56,14 @@ mod scope;
 mod shared;
 mod stmt;
 mod struct_type;
+mod tagged;
 mod template;
+mod uninitialized;
 mod warp;
 
 use std::rc::Rc;
 
-use bornite_ir::{Builder, ExprId, FunctionId, LocalId, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{Builder, ExprId, FunctionId, LocalArrayId, LocalId, Scalar, Stmt, Type, Value, View};
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::CudaModule;
@@ -71,9 +76,12 @@ use crate::lower::{Tree, Writer};
 use crate::{LaunchRequest, Lowered, ParamRef, SourceSpan};
 pub(super) use cuda_functions::is_math;
 pub(super) use enums::EnumNames;
-use lvalue::{ConstArray, LocalArray, Lvalue, Pointer};
+pub(super) use local_memory::MemoryNeeds;
+use local_memory::RegisterVariables;
+use lvalue::{ConstArray, Lvalue, Pointer, RegisterArray};
 use method::ThisObject;
 pub(super) use scan::pure_functions;
+use tagged::TaggedPointer;
 
 /// Marker of a failed lowering; its error is in [`Lowering::errors`].
 pub struct LowerFailed;
@@ -99,24 +107,27 @@ enum Binding {
     Value(Tree),
     /// A mutable variable.
     Local(LocalId, Type),
-    /// A local array.
-    LocalArray(LocalArray),
+    /// A local array in registers.
+    RegisterArray(RegisterArray),
     /// A constant array.
     ConstArray(Rc<ConstArray>),
     /// A pointer that is never reassigned, or an array in memory.
     Pointer(Pointer),
     /// A pointer that is reassigned; its offset is a local.
     MovingPointer(Pointer, LocalId),
+    /// A pointer that is reassigned and may point into different arrays, or be null.
+    TaggedPointer(TaggedPointer),
     /// A reference to an lvalue.
     Lvalue(Lvalue),
     /// A pointer to a single variable.
     Address(Lvalue),
     Type(CType),
     Group(Group),
-    /// A pointer parameter of an inlined function that is null.
-    Null,
-    /// A pointer to values of this type before its first assignment, which determines its array.
-    UnsetPointer(Type),
+    /// A pointer that is null, with the type it points to if that is known.
+    Null(Option<Type>),
+    /// A pointer to values of this type before its first assignment, which determines its array;
+    /// and its declaration.
+    UnsetPointer(Type, SourceSpan),
     /// A failed declaration, already reported.
     Poison,
 }
@@ -197,14 +208,28 @@ pub(super) struct Lowering<'m> {
     shared: Vec<shared::SharedArray<'m>>,
     /// Dynamic shared memory, if it is used.
     dynamic_shared: Option<Pointer>,
+    /// Bytes of static shared memory so far; `None` in printed text that places its arrays in
+    /// dynamic shared memory.
+    static_shared_bytes: Option<u64>,
+    /// Sizes of multidimensional arrays that are one-dimensional views, by name of the view.
+    flat_arrays: Vec<(String, Vec<u64>)>,
     shared_names: Vec<String>,
     /// Global arrays and constants in use.
     globals: Vec<(usize, Binding)>,
     /// Number of view parameters so far.
     views: u32,
-    /// Views whose components are read one by one; views whose components turn out to be written
-    /// one by one; views of which a component was read by loading the whole element.
-    component_views: &'m [View],
+    /// Memory accesses that earlier lowerings of the kernel have shown to be needed, and those that
+    /// this one finds.
+    needs: &'m MemoryNeeds,
+    found_needs: MemoryNeeds,
+    /// Variables and arrays of the source that are in registers of the code being emitted, and those
+    /// of each IR function, with its item of the file.
+    registers: RegisterVariables,
+    function_registers: Vec<(usize, RegisterVariables)>,
+    /// Local arrays by the span of their declaration.
+    local_arrays: Vec<(SourceSpan, LocalArrayId)>,
+    /// Views whose components turn out to be written one by one; views of which a component was
+    /// read by loading the whole element.
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
     /// Views of const elements, with their names.
@@ -229,8 +254,8 @@ pub(super) enum LowerError {
     Invalid(Vec<Diagnostic>),
     /// 64-bit indices are needed.
     NeedsWideIndex(Vec<Diagnostic>),
-    /// Components of these views are written one by one, so they must be read one by one too.
-    NeedsComponentAccess(Vec<View>),
+    /// More memory accesses are needed.
+    NeedsMemory(MemoryNeeds),
 }
 
 impl<'m> Lowering<'m> {
@@ -239,6 +264,7 @@ impl<'m> Lowering<'m> {
         request: &'m LaunchRequest,
         function: &'m Function,
         index_type: Scalar,
+        needs: &'m MemoryNeeds,
     ) -> Lowering<'m> {
         let name = names::unmangled(module.names.text(function.name), request.round_trip, |_| false);
         Lowering {
@@ -264,10 +290,16 @@ impl<'m> Lowering<'m> {
             cas_initial_read: None,
             shared: vec![],
             dynamic_shared: None,
+            static_shared_bytes: Some(0),
+            flat_arrays: vec![],
             shared_names: vec![],
             globals: vec![],
             views: 0,
-            component_views: &[],
+            needs,
+            found_needs: MemoryNeeds::default(),
+            registers: HashMap::new(),
+            function_registers: vec![],
+            local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
             read_only: vec![],
@@ -288,9 +320,7 @@ impl<'m> Lowering<'m> {
         function: &'m Function,
         instance: Option<&'m [TemplateArg]>,
         bound: &[Option<BoundArg>],
-        parts: &'m [View],
     ) -> Result<Lowered, LowerError> {
-        self.component_views = parts;
         let written =
             match instance.map(|args| self.template_args(&function.templates, args, function.name, function.span)) {
                 Some(Ok(bound)) => self.write_kernel(function, &bound),
@@ -300,6 +330,10 @@ impl<'m> Lowering<'m> {
         if self.needs_wide_index {
             return Err(LowerError::NeedsWideIndex(self.errors));
         }
+        let mut needs = self.needs.clone();
+        if needs.add(std::mem::take(&mut self.found_needs)) {
+            return Err(LowerError::NeedsMemory(needs));
+        }
         if written.is_err() {
             self.report_failure(function.span);
         }
@@ -307,7 +341,8 @@ impl<'m> Lowering<'m> {
             return Err(LowerError::Invalid(self.errors));
         }
         if self.component_writes.iter().any(|view| self.whole_reads.contains(view)) {
-            return Err(LowerError::NeedsComponentAccess([parts, &self.component_writes].concat()));
+            needs.component_views.extend(self.component_writes);
+            return Err(LowerError::NeedsMemory(needs));
         }
         let (mut kernel, lines) = match self.w.b.finish_with_lines() {
             Ok(finished) => finished,
@@ -317,18 +352,22 @@ impl<'m> Lowering<'m> {
                 return Err(LowerError::Invalid(vec![found]));
             }
         };
+        if needs.add(local_memory::uninitialized_reads(&kernel, &self.registers, &self.function_registers)) {
+            return Err(LowerError::NeedsMemory(needs));
+        }
         if self.request.round_trip {
             for (function, numbers) in kernel.functions.iter_mut().zip(&self.function_expr_numbers) {
                 crate::lower::renumber(&mut function.code, numbers);
             }
             crate::lower::renumber(&mut kernel.code, &self.expr_numbers);
         }
-        Ok(Lowered { kernel, params: self.params, lines })
+        Ok(Lowered { kernel, params: self.params, lines, flat_arrays: self.flat_arrays })
     }
 
     fn write_kernel(&mut self, function: &'m Function, explicit: &[Option<BoundArg>]) -> LowerResult {
         let bound = self.with_defaults(&function.templates, explicit, function.span)?;
         self.bind_templates(&function.templates, &bound);
+        self.check_launch_bound(function)?;
         if self.request.round_trip {
             self.lower_all_items()?;
         }

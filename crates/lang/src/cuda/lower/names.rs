@@ -6,7 +6,7 @@ use bornite_ir::{Access, Dim, Extent, Scalar, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
-use super::lvalue::{ConstArray, Lvalue, Pointer};
+use super::lvalue::{ConstArray, CudaOperand, Lvalue, Pointer};
 use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
@@ -319,6 +319,9 @@ impl<'m> Lowering<'m> {
                         failed = true;
                         continue;
                     };
+                    if rows.len() > 1 {
+                        self.flat_arrays.push((name.clone(), rows.clone()));
+                    }
                     let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
                     let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
                     let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
@@ -342,7 +345,15 @@ impl<'m> Lowering<'m> {
                 }
             };
             let binding = if assigned.contains(&param.name) {
-                self.bind_mutable_param(source, &param.ty, binding)
+                match (binding, ty) {
+                    (Binding::Pointer(pointer), CType::Pointer(to))
+                        if pointer.dims.is_none() && !param.ty.is_const_pointer =>
+                    {
+                        let constant = pointer.constant;
+                        self.bind_assigned_pointer(param, to, CudaOperand::Pointer(pointer), constant)?
+                    }
+                    (binding, _) => self.bind_mutable_param(source, &param.ty, binding),
+                }
             } else {
                 binding
             };

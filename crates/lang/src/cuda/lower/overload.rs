@@ -202,11 +202,9 @@ fn conversion_rank(param: &Declarator, to: CType, operand: &CudaOperand, is_gene
     let (from, read_only) = match operand {
         CudaOperand::Pointer(pointer) => (pointer.pointee_type(), pointer.constant),
         CudaOperand::Address(lvalue) => (lvalue.ty, lvalue.constant),
-        CudaOperand::LocalArray(local_array, _) => {
-            (local_array.lvalue.ty.element()?.into(), local_array.lvalue.constant)
-        }
+        CudaOperand::RegisterArray(array, _) => (array.lvalue.ty.element()?.into(), array.lvalue.constant),
         CudaOperand::ConstArray(table, _) => (table.values.first()?.scalar().into(), true),
-        CudaOperand::Null => return Some(ConversionRank::Converted),
+        CudaOperand::Null(_) => return Some(ConversionRank::Converted),
         _ => return None,
     };
     // A parameter whose type is a deduced pointer is const if the argument is.

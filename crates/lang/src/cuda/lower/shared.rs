@@ -29,6 +29,7 @@ impl<'m> Lowering<'m> {
         }
         // The array that the CUDA printer places large shared arrays in; their declarations follow.
         if self.text(d.name) == "bn_shared" {
+            self.static_shared_bytes = None;
             return Ok(Binding::Poison);
         }
         let ty = match self.c_type(&d.ty)? {
@@ -61,8 +62,11 @@ impl<'m> Lowering<'m> {
         if sizes.len() > 4 {
             return self.unsupported(d.span, "an array of more than four dimensions", "");
         }
+        self.count_static_shared(d, ty, sizes.iter().product())?;
         if sizes.len() > 1 && self.is_flattened(d) {
             let view = self.new_shared(d, ty, &[sizes.iter().product()]);
+            let name = self.w.b.kernel().view(view).name.to_owned();
+            self.flat_arrays.push((name, sizes.clone()));
             return Ok(Pointer { sizes: sizes.into(), ..Pointer::to_view(view, ty, 1, false, &[]) });
         }
         let view = self.new_shared(d, ty, &sizes);
@@ -127,7 +131,7 @@ impl<'m> Lowering<'m> {
 
     /// Returns true if a multidimensional array is also used as a flat one: `(float*)tile`,
     /// `&tile[0][0]`.
-    fn is_flattened(&self, d: &'m Declarator) -> bool {
+    pub(super) fn is_flattened(&self, d: &'m Declarator) -> bool {
         let mut found = false;
         for function in self.functions_seeing(d) {
             scan::for_each_expr(&function.body, &mut |expr| {

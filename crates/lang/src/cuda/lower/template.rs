@@ -147,7 +147,7 @@ impl<'m> Lowering<'m> {
             CudaOperand::Lvalue(lvalue) => (lvalue.ty, 0),
             CudaOperand::Pointer(pointer) => (pointer.pointee_type(), 1),
             CudaOperand::Address(lvalue) => (lvalue.ty, 1),
-            CudaOperand::LocalArray(local_array, _) => (Type::Scalar(local_array.lvalue.ty.element()?), 1),
+            CudaOperand::RegisterArray(array, _) => (Type::Scalar(array.lvalue.ty.element()?), 1),
             CudaOperand::ConstArray(table, _) => (Type::Scalar(table.values.first()?.scalar()), 1),
             _ => return None,
         };

@@ -166,7 +166,7 @@ impl<'p> Lower<'p> {
         let file = func.file;
         let span = span(func.def.name.range());
         match self.w.b.finish_with_lines() {
-            Ok((kernel, lines)) => Ok(Ok(Lowered { kernel, params, lines })),
+            Ok((kernel, lines)) => Ok(Ok(Lowered { kernel, params, lines, flat_arrays: vec![] })),
             Err(error) => {
                 let source = &self.program.files[file].source;
                 let what = format!("cannot build the kernel: {}", error.message);

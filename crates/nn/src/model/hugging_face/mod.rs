@@ -8,16 +8,16 @@ mod ids;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use bornite::{DType, Device, Tensor};
+use bornite::{DType, Tensor};
 
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use super::gpt::Gpt;
-use crate::checkpoint::Tensors;
 use crate::checkpoint::hugging_face::{HuggingFaceModel, ModelExport, TOKENIZER, TensorMapping};
 use crate::checkpoint::safetensors::ReadOptions;
 use crate::error::located;
+use crate::parameters::Params;
 use crate::tokenizer::Tokenizer;
-use crate::{Error, Result};
+use crate::{Error, Module, Result};
 use ids::SpecialTokenIds;
 
 const GENERATION: &str = "generation_config.json";
@@ -59,10 +59,22 @@ impl Family {
 }
 
 impl Gpt {
-    /// Reads a folder with `config.json` and `model.safetensors`; returns the model and its
-    /// parameters in f32, by name.
+    /// Declares the model of a folder with `config.json` and `model.safetensors`, and loads its
+    /// parameters, converted to f32. After an error, nothing has been declared.
+    ///
+    /// ```no_run
+    /// use bornite_nn::{model::Gpt, prelude::*};
+    /// # fn main() -> Result<()> {
+    /// let params = Params::new(Device::auto(), 42);
+    /// let gpt = Gpt::import(&params.at("gpt"), "gpt2")?;
+    /// let adam = AdamW::new(&params).lr(1e-5);
+    /// let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+    /// # let _ = step;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[track_caller]
-    pub fn import(folder: impl AsRef<Path>, device: Device) -> Result<(Gpt, Tensors)> {
+    pub fn import(params: &Params, folder: impl AsRef<Path>) -> Result<Gpt> {
         located(|| {
             let mut files = HuggingFaceModel::open(&folder, &READ_OPTIONS)?;
             let (mut config, family) = config::read(files.config())?;
@@ -71,11 +83,13 @@ impl Gpt {
             }
             let prefix = prefix(&files, family);
             check_layers(&files, &config, &format!("{prefix}{}", family.layers()))?;
-            let gpt = Gpt::new(config)?;
-            let mappings = tensor_mappings(&gpt, family, prefix);
+            let device = params.device();
+            let declared = Params::new(device, 0);
+            Gpt::new(&declared, config.clone())?;
+            let mappings = tensor_mappings(&config, family, prefix);
             let mut shapes: BTreeMap<String, Vec<usize>> =
-                gpt.parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect();
-            let split = split_parameters(&gpt, family);
+                declared.list().into_iter().map(|p| (p.name, p.shape)).collect();
+            let split = split_parameters(&config, family);
             for (name, parts) in &split {
                 shapes.remove(name);
                 shapes.extend(parts.iter().cloned());
@@ -85,7 +99,7 @@ impl Gpt {
                 name.ends_with(".attn.bias")
                     || name.ends_with(".attn.masked_bias")
                     || name.ends_with(".rotary_emb.inv_freq")
-                    || name == "lm_head.weight" && gpt.config().tied_embeddings
+                    || name == "lm_head.weight" && config.tied_embeddings
             };
             let mut tensors = files.import(&mappings, &shapes, ignored, device)?;
             for (name, parts) in &split {
@@ -96,19 +110,23 @@ impl Gpt {
                 *tensor = tensor.cast(DType::F32).detach();
                 tensor.realize()?;
             }
-            Ok((gpt, tensors))
+            let gpt = Gpt::new(params, config)?;
+            params.load_tensors(&tensors)?;
+            Ok(gpt)
         })
     }
 
-    /// Writes a folder that `transformers` loads, from parameters by name. With a tokenizer it also
-    /// contains `tokenizer.json` and `tokenizer_config.json`; `generation_config.json` contains the
-    /// begin- and end-of-text tokens.
+    /// Writes a folder that `transformers` loads. With a tokenizer it also contains
+    /// `tokenizer.json` and `tokenizer_config.json`; `generation_config.json` contains the begin-
+    /// and end-of-text tokens.
     #[track_caller]
-    pub fn export(&self, folder: impl AsRef<Path>, parameters: &Tensors, tokenizer: Option<&Tokenizer>) -> Result<()> {
+    pub fn export(&self, folder: impl AsRef<Path>, tokenizer: Option<&Tokenizer>) -> Result<()> {
         located(|| {
             let family = family(self.config())?;
-            let mut tensors = parameters.clone();
-            for (name, parts) in split_parameters(self, family) {
+            let mut tensors = self.params().tensors()?;
+            let own: BTreeSet<String> = self.parameters().iter().map(|p| p.name().to_owned()).collect();
+            tensors.retain(|name, _| own.contains(&self.params().name_of(name)));
+            for (name, parts) in split_parameters(self.config(), family) {
                 let Some(tensor) = tensors.remove(&name) else {
                     return Err(Error::config(format!("export: there is no parameter '{name}'")));
                 };
@@ -123,7 +141,7 @@ impl Gpt {
                 files.push((TOKENIZER, tokenizer.to_json()));
                 files.push(("tokenizer_config.json", ids.tokenizer_config(tokenizer, self.config().context)));
             }
-            let mappings = tensor_mappings(self, family, family.prefix());
+            let mappings = tensor_mappings(self.config(), family, family.prefix());
             let max_file_bytes = 5 << 30; // as `transformers` does
             ModelExport { config: &config, mappings: &mappings, tensors: &tensors, files: &files, max_file_bytes }
                 .write(folder)
@@ -172,11 +190,11 @@ fn family(config: &GptConfig) -> Result<Family> {
 
 /// Parameters that are several tensors in `transformers`, stacked along axis 0: name, and names and
 /// shapes of the parts.
-fn split_parameters(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<usize>)>)> {
+fn split_parameters(config: &GptConfig, family: Family) -> Vec<(String, Vec<(String, Vec<usize>)>)> {
     if family == Family::Gpt2 {
         return vec![];
     }
-    let (config, head) = (gpt.config(), gpt.config().head_width());
+    let head = config.head_width();
     let kinds: &[&str] = if config.attention_bias() { &["weight", "bias"] } else { &["weight"] };
     let split = |n: usize, kind: &str| {
         let columns = (kind == "weight").then_some(config.width);
@@ -190,8 +208,7 @@ fn split_parameters(gpt: &Gpt, family: Family) -> Vec<(String, Vec<(String, Vec<
 }
 
 /// Mapping of our tensor names to theirs, which begin with `prefix`.
-fn tensor_mappings(gpt: &Gpt, family: Family, prefix: &str) -> Vec<TensorMapping> {
-    let config = gpt.config();
+fn tensor_mappings(config: &GptConfig, family: Family, prefix: &str) -> Vec<TensorMapping> {
     let mut mappings = vec![];
     let mut add = |ours: &str, theirs: &str, transpose: bool| {
         mappings.push(TensorMapping::new(ours, format!("{prefix}{theirs}"), transpose))

@@ -3,8 +3,8 @@
 use bornite::{
     DType, Device, Generator, Tensor,
     ops::{
-        Activation, Conv1dOptions, Conv2dOptions, ConvTranspose2dOptions, CrossEntropyOptions, NllOptions, Reduction,
-        UpsampleMode,
+        Activation, Conv1dOptions, Conv2dOptions, Conv3dOptions, ConvTranspose2dOptions, CrossEntropyOptions,
+        NllOptions, Reduction, UpsampleMode,
     },
 };
 
@@ -110,6 +110,10 @@ pub const COMPOSITES: &[Case] = &[
     ("conv1d", &[&[2, 2, 5], &[4, 1, 2], &[4]], ANY, |x| {
         let options = Conv1dOptions { padding: 1, dilation: 2, groups: 2, ..Conv1dOptions::default() };
         x[0].conv1d(&x[1], Some(&x[2]), options)
+    }),
+    ("conv3d", &[&[1, 2, 3, 2, 4], &[2, 1, 2, 1, 2], &[2]], ANY, |x| {
+        let (stride, padding, dilation) = ([2, 1, 1], [1, 0, 1], [1, 1, 2]);
+        x[0].conv3d(&x[1], Some(&x[2]), Conv3dOptions { stride, padding, dilation, groups: 2 })
     }),
     ("conv_transpose2d", &[&[1, 2, 2, 3], &[2, 1, 2, 2], &[2]], ANY, |x| {
         let (stride, padding, output_padding) = ((3, 2), (1, 0), (2, 1));
