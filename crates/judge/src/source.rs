@@ -166,7 +166,7 @@ impl SourceKernel {
                 let views = kernel.params.iter().enumerate().map(|(n, p)| (p.name.clone(), ParamRef::View(n as u32)));
                 let values = kernel.values.iter().enumerate().map(|(n, v)| (v.name.clone(), ParamRef::Value(n as u32)));
                 let params = views.chain(values).collect();
-                Ok(Lowered { kernel: (**kernel).clone(), params, lines: vec![] })
+                Ok(Lowered { kernel: (**kernel).clone(), params, lines: vec![], flat_arrays: vec![] })
             }
         }
     }

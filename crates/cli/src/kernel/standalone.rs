@@ -24,7 +24,7 @@ pub fn emit(
     arch: &str,
     out: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
-    if launch.is_set() || native {
+    if launch.sets_launch() || !launch.args().is_empty() || native {
         return Err("--grid, --block, --dim, --shared, --arg and --native have no effect on --target cuda, ptx, sass \
                     and cubin of a CUDA C++ file, which are valid for every launch: remove them, or specialize the \
                     kernel with --target ir and emit that file"

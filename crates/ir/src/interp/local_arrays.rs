@@ -54,8 +54,8 @@ impl Machine<'_, '_, '_> {
         };
         let Some((lane, cell)) = in_order(self.options.order, mask).find_map(unwritten) else { return Ok(()) };
         let bound = &self.local_views[n as usize];
-        let index = (cell / bound.cells) as i64 - (lane as u64 * bound.elements) as i64;
+        let indices = bound.indices(cell - lane * bound.cell_count() as usize);
         let view = self.kernel.local_arrays[n as usize].name.clone();
-        Err(self.fault(FaultKind::Uninitialized { view, index, thread: self.lane_name(lane) }))
+        Err(self.fault(FaultKind::Uninitialized { view, indices, thread: self.lane_name(lane) }))
     }
 }

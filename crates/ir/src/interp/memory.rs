@@ -57,7 +57,7 @@ impl BoundView {
 
     /// Returns the indices of the element of a cell, or its offset if the strides do not determine
     /// them.
-    fn indices(&self, cell: usize) -> Vec<i64> {
+    pub fn indices(&self, cell: usize) -> Vec<i64> {
         let offset = (cell / self.cells) as i64;
         let mut rest = offset - self.origin;
         let mut indices = vec![];

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Kernel, MemorySpan, ParamId, Scalar, SharedId, Value, View};
+use bornite_ir::{Kernel, LocalArrayId, MemorySpan, ParamId, Scalar, SharedId, Value, View};
 
 use super::compute::Register;
 use super::{Component, Lane, Machine, Mask, NoBounds, Outcome};
@@ -45,6 +45,7 @@ impl Machine<'_, '_> {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared_arrays[n as usize],
+            View::Local(LocalArrayId(n)) => &self.local_arrays[n as usize],
         }
     }
 
@@ -52,6 +53,15 @@ impl Machine<'_, '_> {
         match view {
             View::Param(ParamId(n)) => &mut self.arrays[n as usize],
             View::Shared(SharedId(n)) => &mut self.shared[n as usize],
+            View::Local(LocalArrayId(n)) => &mut self.local[n as usize],
+        }
+    }
+
+    /// Begins the lifetime of a local array in the active threads.
+    pub(super) fn declare(&mut self, LocalArrayId(n): LocalArrayId, mask: &Mask) {
+        let length = self.local_arrays[n as usize].len();
+        for lane in mask.lanes() {
+            self.local[n as usize][lane * length..][..length].fill(Lane::Undecided);
         }
     }
 
@@ -68,7 +78,11 @@ impl Machine<'_, '_> {
             && (element as u64).saturating_add(width as u64) <= array.elements
             && component.is_none_or(|component| component < count);
         match is_inside {
-            true => Ok(Address { first: element as usize * count, component }),
+            true => {
+                // Each thread has its own copy of a local array.
+                let copy = if matches!(view, View::Local(_)) { lane * array.len() } else { 0 };
+                Ok(Address { first: copy + element as usize * count, component })
+            }
             false => Err(NoBounds::Unsupported(format!("element {element} of '{}'", self.kernel.view(view).name))),
         }
     }

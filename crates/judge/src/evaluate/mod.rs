@@ -10,7 +10,9 @@ mod memory;
 
 use std::rc::Rc;
 
-use bornite_ir::{Code, ExprId, FunctionId, Kernel, LaunchMode, LocalId, ParamId, SharedId, Stmt, Struct, Value, View};
+use bornite_ir::{
+    Code, ExprId, FunctionId, Kernel, LaunchMode, LocalArrayId, LocalId, ParamId, SharedId, Stmt, Struct, Value, View,
+};
 
 pub use compute::Lane;
 use compute::Register;
@@ -56,9 +58,11 @@ pub fn evaluate(kernel: &Kernel, arrays: &mut [Vec<Lane>], values: &[Vec<Value>]
         count: kernel.launch.count(&firsts),
         params: (0..kernel.params.len() as u32).map(|n| bind(View::Param(ParamId(n)))).collect(),
         shared_arrays: (0..kernel.shared.len() as u32).map(|n| bind(View::Shared(SharedId(n)))).collect(),
+        local_arrays: (0..kernel.local_arrays.len() as u32).map(|n| bind(View::Local(LocalArrayId(n)))).collect(),
         slots: kernel.functions.iter().map(|function| slots(&function.code)).chain([slots(&kernel.code)]).collect(),
         arrays,
         shared: vec![],
+        local: vec![],
         block: 0,
         frame: Frame::new(&kernel.code, slots(&kernel.code), vec![], 0),
     };
@@ -170,10 +174,13 @@ struct Machine<'k, 'a> {
     count: u64,
     params: Vec<BoundArray>,
     shared_arrays: Vec<BoundArray>,
+    local_arrays: Vec<BoundArray>,
     /// Register slots of each function, then of the kernel.
     slots: Vec<Rc<Slots>>,
     arrays: &'a mut [Vec<Lane>],
     shared: Vec<Vec<Lane>>,
+    /// The copies of all threads, one after the other.
+    local: Vec<Vec<Lane>>,
     block: u64,
     frame: Frame<'k>,
 }
@@ -184,6 +191,7 @@ impl<'k> Machine<'k, '_> {
         let slots = self.slots[kernel.functions.len()].clone();
         self.frame = Frame::new(&kernel.code, slots, arguments, self.lanes);
         self.shared = self.shared_arrays.iter().map(|array| vec![Lane::Undecided; array.len()]).collect();
+        self.local = self.local_arrays.iter().map(|array| vec![Lane::Undecided; self.lanes * array.len()]).collect();
         let mut all = Mask(vec![true; self.lanes]);
         if let LaunchMode::ParallelFor { .. } = kernel.launch {
             all = all.and(|lane| self.block * CHUNK + (lane as u64) < self.count);
@@ -212,6 +220,7 @@ impl<'k> Machine<'k, '_> {
             }
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask)?,
+                Stmt::Declare(array) => self.declare(*array, &mask),
                 Stmt::Assign(local, value) => {
                     let components = self.components(*value);
                     self.assign(*local, &components, &mask);

@@ -188,7 +188,8 @@ impl CudaModule {
     fn max_threads(&self, function: &Function, args: &[TemplateArg]) -> Option<u32> {
         function.launch_bound.as_ref()?;
         let request = LaunchRequest::new([1; 3], [1; 3]);
-        Lowering::new(self, &request, function, Scalar::I32).max_threads(function, args)
+        let needs = MemoryNeeds::default();
+        Lowering::new(self, &request, function, Scalar::I32, &needs).max_threads(function, args)
     }
 
     /// Parameter types of an overloaded kernel, which tell its versions apart: `(float*, int)`.
