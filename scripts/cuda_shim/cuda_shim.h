@@ -101,7 +101,7 @@ static inline float norm3df(float a, float b, float c) { return sqrtf(a * a + b 
 #define __sinf sinf
 #define __cosf cosf
 #define __tanf tanf
-static inline void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
+#define __sincosf sincosf
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline float fdividef(float a, float b) { return a / b; }
 static inline float __saturatef(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }

@@ -1,5 +1,5 @@
-//! What the kept text needs of headers. NVRTC has no C and C++ headers: for it, the names that the
-//! text uses are declared; other compilers include the headers.
+//! Declarations that the kept text needs of headers. NVRTC has no C and C++ headers: for it, the
+//! names that the text uses are declared; other compilers include the headers.
 
 use super::needed::Needed;
 use super::units::Units;

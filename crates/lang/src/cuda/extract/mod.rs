@@ -20,8 +20,7 @@ use crate::Errors;
 use needed::{Needed, Roots};
 use units::Units;
 
-/// What a file consists of: its text as read, and the declarations of the tokens after macro
-/// expansion.
+/// Contents of a file: its text as read, and the declarations of the tokens after macro expansion.
 #[derive(Default)]
 pub struct Outline {
     pub trace: Vec<TraceElement>,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::Outline;
-use super::units::{Unit, Units};
+use super::units::{TextUnit, Units};
 use crate::SourceSpan;
 use crate::cuda::CudaModule;
 use crate::cuda::lex::{Interner, Symbol, Token, TokenKind};
@@ -63,7 +63,7 @@ impl<'a> Needed<'a> {
     /// Returns true if a kept declaration or macro has this name.
     pub fn declares(&self, name: &str) -> bool {
         let Some(name) = self.interner.find(name) else { return false };
-        let defines = |element: &super::units::Element| {
+        let defines = |element: &super::units::TextElement| {
             element.word == "define"
                 && self.units.raw[element.raw.clone()].get(2).is_some_and(|t| t.kind == TokenKind::Name(name))
         };
@@ -103,12 +103,12 @@ impl<'a> Needed<'a> {
         self.keep_assertions();
     }
 
-    fn words(&self, unit: &Unit) -> impl Iterator<Item = TokenKind> {
+    fn words(&self, unit: &TextUnit) -> impl Iterator<Item = TokenKind> {
         let entries = self.outline.entries[unit.entries.clone()].iter();
         entries.flat_map(|entry| self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind))
     }
 
-    fn first(&self, unit: &Unit) -> (TokenKind, TokenKind) {
+    fn first(&self, unit: &TextUnit) -> (TokenKind, TokenKind) {
         let mut words = self.words(unit);
         (words.next().unwrap_or(TokenKind::End), words.next().unwrap_or(TokenKind::End))
     }
@@ -141,7 +141,7 @@ impl<'a> Needed<'a> {
     }
 
     /// Names before a parameter or a declarator in the head of an operator function.
-    fn operand_types(&self, unit: &Unit) -> Vec<Symbol> {
+    fn operand_types(&self, unit: &TextUnit) -> Vec<Symbol> {
         let head: Vec<TokenKind> = self.words(unit).take_while(|word| *word != TokenKind::Reserved("{")).collect();
         let is_type = |two: &[TokenKind]| match two {
             [TokenKind::Name(name), TokenKind::Name(_) | TokenKind::Reserved("&" | "*" | "<" | "::" | "const")] => {
@@ -153,7 +153,7 @@ impl<'a> Needed<'a> {
     }
 
     /// Decides whether to keep a using-directive or using-declaration.
-    fn is_used_namespace(&self, unit: &Unit, is_directive: bool) -> bool {
+    fn is_used_namespace(&self, unit: &TextUnit, is_directive: bool) -> bool {
         let names: Vec<&str> = self
             .words(unit)
             .filter_map(|word| if let TokenKind::Name(name) = word { Some(self.interner.text(name)) } else { None })
@@ -187,34 +187,36 @@ impl<'a> Needed<'a> {
         let unit = &self.units.units[n];
         match unit.kind {
             // The name of a namespace does not need declarations.
-            OutlineKind::Open | OutlineKind::Close => {}
-            _ => self.add_names(self.words(unit).collect()),
+            OutlineKind::Open | OutlineKind::Close => self.add_macros(unit.raw.clone()),
+            _ => {
+                self.add_names(self.words(unit).collect());
+                self.add_raw(unit.raw.clone());
+            }
         }
-        self.add_raw(unit.raw.clone());
         for element in self.units.elements_of(&unit.raw) {
             self.keep_group(self.units.elements[element].group);
         }
     }
 
-    /// Adds the names of text before macro expansion, and the macros that were expanded in it, whose
-    /// names may be pasted.
+    /// Adds the names of text before macro expansion.
     fn add_raw(&mut self, raw: Range<usize>) {
-        if let (Some(first), Some(last)) = (self.units.raw.get(raw.start), self.units.raw[raw.clone()].last()) {
-            for element in &self.units.elements[self.units.elements_of(&raw)] {
-                // Other elements are inside, and may be in another file.
-                let within =
-                    |span: SourceSpan| match (element.raw.contains(&raw.start), element.raw.contains(&(raw.end - 1))) {
-                        (true, true) => (first.span.start..last.span.end).contains(&span.start),
-                        (true, false) => span.start >= first.span.start,
-                        (false, true) => span.start < last.span.end,
-                        (false, false) => true,
-                    };
-                self.macros.extend(element.uses.iter().filter(|(span, _)| within(*span)).map(|(_, name)| *name));
-            }
+        self.add_macros(raw.clone());
+        self.add_names(self.units.raw[raw].iter().map(|token| token.kind).collect());
+    }
+
+    /// Adds the names of text that may be macros, and the macros that were expanded in it, whose
+    /// names may be pasted.
+    fn add_macros(&mut self, raw: Range<usize>) {
+        let tokens = &self.units.raw[raw.clone()];
+        self.macros.extend(tokens.iter().filter_map(|token| name_of(&token.kind)));
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return };
+        for element in &self.units.elements[self.units.elements_of(&raw)] {
+            // The positions of an element in between may be those of another file.
+            let is_after = |span: SourceSpan| !element.raw.contains(&raw.start) || span.start >= first.span.start;
+            let is_before = |span: SourceSpan| !element.raw.contains(&(raw.end - 1)) || span.start < last.span.end;
+            let within = |(span, _): &&(SourceSpan, Symbol)| is_after(*span) && is_before(*span);
+            self.macros.extend(element.uses.iter().filter(within).map(|(_, name)| *name));
         }
-        let kinds: Vec<TokenKind> = self.units.raw[raw].iter().map(|token| token.kind).collect();
-        self.macros.extend(kinds.iter().filter_map(name_of));
-        self.add_names(kinds);
     }
 
     /// Adds names, except those of members.
@@ -321,7 +323,7 @@ impl<'a> Needed<'a> {
     }
 
     /// Names that a unit declares, and names of types before its declarators.
-    fn declared_names(&self, unit: &Unit) -> Vec<Symbol> {
+    fn declared_names(&self, unit: &TextUnit) -> Vec<Symbol> {
         let mut out = vec![];
         for entry in &self.outline.entries[unit.entries.clone()] {
             let all: Vec<TokenKind> =

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::needed::Needed;
-use super::units::{Element, Units, is_conditional};
+use super::units::{TextElement, Units, is_conditional};
 use crate::cuda::CudaModule;
 use crate::cuda::lex::{Symbol, TokenKind};
 use crate::cuda::parse::OutlineKind;
@@ -62,11 +62,11 @@ impl Printer<'_> {
         }
     }
 
-    fn is_group_kept(&self, element: &Element) -> bool {
+    fn is_group_kept(&self, element: &TextElement) -> bool {
         element.group.is_none_or(|group| self.needed.groups[group])
     }
 
-    fn keeps_directive(&self, n: usize, element: &Element) -> bool {
+    fn keeps_directive(&self, n: usize, element: &TextElement) -> bool {
         let word = element.word.as_str();
         if is_conditional(word) {
             return self.is_group_kept(element)

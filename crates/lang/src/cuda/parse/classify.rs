@@ -123,7 +123,7 @@ impl Parser<'_> {
         at > 0 && self.tokens[at - 1].kind == TokenKind::Reserved("operator")
     }
 
-    /// Index after an optional semicolon that follows a brace: `};`, `} name;`, `} name, *pointer;`.
+    /// Index after an optional semicolon that follows a brace: `};`, `} name;`, `} name, *other;`.
     pub(super) fn after_semicolon(&self, at: usize) -> usize {
         let kind = |n: usize| self.tokens.get(n).map(|token| token.kind);
         let aggregate = matches!(self.kind(), TokenKind::Reserved("typedef" | "struct" | "class" | "union" | "enum"));
