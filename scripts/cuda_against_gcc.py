@@ -29,7 +29,7 @@ SHIM = Path(__file__).parent / "cuda_shim"
 EXCLUDED = re.compile(
     r"\b(__sync\w+|__shared__|__shfl\w*|__ballot\w*|__any\w*|__all\w*|__activemask|__match\w*|__reduce\w*|atomic\w+|"
     r"cooperative_groups|cub|thrust|curand\w*|half2?|__half\w*|\w*bfloat16\w*|clock\w*|asm|__threadfence\w*|printf|"
-    r"assert|__trap|tex\w+|surf\w+|malloc|wmma|__nv_fp8\w*|__nanosleep|__dp4a|__vabsdiff\w*)\b"
+    r"assert|__trap|(?:tex|surf)[123]D\w*|texture|cuda(?:Texture|Surface)\w+|malloc|wmma|__nv_fp8\w*|__nanosleep|__dp4a|__vabsdiff\w*)\b"
 )
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 FORMATS = {"f32": "f", "f64": "d", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q",
@@ -37,7 +37,8 @@ FORMATS = {"f32": "f", "f64": "d", "i8": "b", "u8": "B", "i16": "h", "u16": "H",
 LENGTH = 20_000
 # C++ leaves open what the interpreter defines: signed overflow wraps and uninitialized variables are 0 here too; out of
 # range conversions, shifts and divisions end the program.
-FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-ftrivial-auto-var-init=zero",
+FLAGS = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",
+         "-ftrivial-auto-var-init=zero",
          "-fsanitize=float-cast-overflow,integer-divide-by-zero,shift", "-fsanitize-undefined-trap-on-error"]
 
 
@@ -153,7 +154,8 @@ class Case:
             data = bytearray(self.lengths[name] * stride)
             for n in range(self.lengths[name]):
                 for offset, scalar in parts:
-                    struct.pack_into(FORMATS[scalar], data, n * stride + offset, random_value(rng, scalar, max(size // 2, 1)))
+                    value = random_value(rng, scalar, max(size // 2, 1))
+                    struct.pack_into(FORMATS[scalar], data, n * stride + offset, value)
             path = self.folder / f"{name}.in.bin"
             path.write_bytes(data)
             self.options.append(f"--arg={name}=@{path}")
@@ -282,7 +284,8 @@ def main():
                 differing += 1
                 print(f"{file}: {kernel}: " + "; ".join(differences))
                 if arguments.keep:
-                    shutil.copytree(folder, Path(arguments.keep) / f"{n}-{re.split('[<(]', kernel)[0]}", dirs_exist_ok=True)
+                    kept = Path(arguments.keep) / f"{n}-{re.split('[<(]', kernel)[0]}"
+                    shutil.copytree(folder, kept, dirs_exist_ok=True)
             sys.stdout.flush()
     print(f"{compared - differing} of {compared} kernels agree; skipped:")
     for reason, count in skipped.most_common(40):
