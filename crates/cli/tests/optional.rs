@@ -7,9 +7,12 @@ mod suite;
 #[allow(dead_code, unused_imports)] // what the other tests there need
 mod data;
 #[allow(dead_code, unused_imports)]
+mod sources;
+#[allow(dead_code, unused_imports)]
 mod tooling;
 
 suite! {
     data::workers_of_the_command_compile,
+    sources::emitted_text_compiles,
     tooling::caches_are_warmed_without_a_gpu,
 }

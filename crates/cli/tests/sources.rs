@@ -18,13 +18,14 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
+const SCALE: &str = "__global__ void scale(float* x, float a, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n";
+
 /// A folder of a test's own with some sources.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("sources-{name}"));
     std::fs::create_dir_all(folder.join("inner")).unwrap();
-    let scale = "__global__ void scale(float* x, float a, int n) {\n    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) x[i] *= a;\n}\n";
-    std::fs::write(folder.join("scale.cu"), scale).unwrap();
-    std::fs::write(folder.join("inner/overrun.cu"), scale.replace("i < n", "i <= n").replace("scale", "overrun"))
+    std::fs::write(folder.join("scale.cu"), SCALE).unwrap();
+    std::fs::write(folder.join("inner/overrun.cu"), SCALE.replace("i < n", "i <= n").replace("scale", "overrun"))
         .unwrap();
     std::fs::write(
         folder.join("inner/wrong.cu"),
@@ -131,9 +132,7 @@ fn every_target_is_written() {
     let folder = folder("targets");
     let file = folder.join("scale.cu");
     let file = file.to_str().unwrap();
-    for (target, expected) in
-        [("ir", "kernel scale grid"), ("cuda", "__global__ void"), ("cpp", "extern \"C\" void scale(")]
-    {
+    for (target, expected) in [("ir", "kernel scale grid"), ("cpp", "extern \"C\" void scale(")] {
         let output = bornite(&["kernel", "emit", file, "--target", target, "--dim", "1000", "--arg", "x=zeros:1000"]);
         let text = out(&output);
         assert!(output.status.success() && text.contains(expected), "{target}: {text}");
@@ -144,9 +143,17 @@ fn every_target_is_written() {
         }
     }
     // Another grid is another text: without one there is none.
-    let refused = bornite(&["kernel", "emit", file]);
+    let refused = bornite(&["kernel", "emit", file, "--target", "cpp"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(out(&refused).contains("whose grid is not specified: add --grid BLOCKS"), "{}", out(&refused));
+    // CUDA C++ is the text of the file, for every launch.
+    let text = out(&bornite(&["kernel", "emit", file]));
+    assert!(text.starts_with("// Kernels of ") && text.ends_with(SCALE), "{text}");
+    for option in ["--grid=4", "--dim=1000", "--shared=16", "--arg=n=3", "--native"] {
+        let refused = bornite(&["kernel", "emit", file, option]);
+        assert_eq!(refused.status.code(), Some(1), "{option}");
+        assert!(out(&refused).contains("have no effect on --target cuda"), "{option}: {}", out(&refused));
+    }
     let output = bornite(&["kernel", "emit", "--template", "axpy"]);
     assert!(out(&output).contains("__restrict__"), "views of a template are distinct: {}", out(&output));
 }
@@ -267,4 +274,30 @@ fn files_without_results_are_reported() {
         assert!(!lines.is_empty() && lines.iter().all(|line| line["ok"].as_bool() == *ok), "{text}: {lines:?}");
         assert_eq!(output.status.success(), *ok != Some(false), "{text}");
     }
+}
+
+/// The text of every test program, compiled by NVRTC with its explicit instances. Run by `optional.rs`.
+#[allow(dead_code)]
+pub fn emitted_text_compiles() -> Result<(), String> {
+    let libraries = std::env::var("BORNITE_LIBRARY_PATH").ok().filter(|_| bornite_cuda::nvrtc_version().is_ok());
+    libraries.ok_or("BORNITE_LIBRARY_PATH names no folder with NVRTC")?;
+    let mut compiled = 0;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lang/tests/cuda");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        let source = std::fs::read_to_string(&file).unwrap();
+        // NVRTC has these headers only where a toolkit is installed.
+        if ["<cuda_fp16.h>", "<cuda_bf16.h>", "<cooperative_groups.h>"].iter().any(|header| source.contains(header)) {
+            continue;
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+        let output = command.args(["kernel", "emit", file.to_str().unwrap(), "--target", "ptx"]).output().unwrap();
+        assert!(output.status.success(), "{}: {}", file.display(), out(&output));
+        // Grid and block are read at run time.
+        let text = out(&output);
+        assert!(text.contains(".version") && !text.contains("specialized"), "{}: {text}", file.display());
+        compiled += text.contains("%ntid.x") as usize;
+    }
+    assert!(compiled > 20, "{compiled}");
+    Ok(())
 }

@@ -31,7 +31,8 @@ pub fn emit(
             .into());
     }
     let options = launch.preprocessor();
-    let body = CudaModule::standalone(&file.to_string_lossy(), &cuda::read(file)?, Some(file), &options.options(), kernel)?;
+    let body =
+        CudaModule::standalone(&file.to_string_lossy(), &cuda::read(file)?, Some(file), &options.options(), kernel)?;
     let text = comment(file, kernel, launch)? + &body;
     let name = file.file_stem().map_or("kernel".into(), |stem| stem.to_string_lossy());
     let bytes = match target {

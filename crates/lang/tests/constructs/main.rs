@@ -11,6 +11,7 @@ mod local_arrays;
 mod namespaces;
 mod preprocessor;
 mod specializations;
+mod standalone;
 mod types;
 mod unfinished;
 
@@ -44,6 +45,7 @@ pub fn check(programs: &[(&str, &[f64])]) {
         let module = CudaModule::parse("k.cu", text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
         let found = run_kernel(&module, "k", 1).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
         assert_eq!(&found[..expected.len()], *expected, "{text}");
+        standalone::check(text, "k");
     }
 }
 

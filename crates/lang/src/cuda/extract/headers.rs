@@ -1,5 +1,5 @@
-//! What the kept text needs of headers. NVRTC has no C and C++ headers: for it, the names that the
-//! text uses are declared; other compilers include the headers.
+//! Declarations that the kept text needs of headers. NVRTC has no C and C++ headers: for it, the
+//! names that the text uses are declared; other compilers include the headers.
 
 use super::needed::Needed;
 use super::units::Units;
@@ -81,22 +81,85 @@ const MACROS: &[(&str, &str, &str)] = &[
 ];
 
 /// Functions that NVRTC declares, with the headers of other compilers.
-const FUNCTIONS: &[(&str, &str)] =
-    &[("assert", "assert.h"), ("printf", "stdio.h"), ("memcpy", "string.h"), ("memset", "string.h"), ("malloc", "stdlib.h")];
+const FUNCTIONS: &[(&str, &str)] = &[
+    ("assert", "assert.h"),
+    ("printf", "stdio.h"),
+    ("memcpy", "string.h"),
+    ("memset", "string.h"),
+    ("malloc", "stdlib.h"),
+];
 
-/// Functions of CUDA that may be written with `std::`.
-const STD_FUNCTIONS: &[&str] = &[
-    "abs", "fabs", "min", "max", "fmin", "fmax", "sqrt", "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
-    "pow", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "floor", "ceil", "round", "trunc",
-    "fmod", "hypot", "fma", "erf", "erfc", "tgamma", "lgamma", "isnan", "isinf", "isfinite", "signbit", "copysign",
+/// Functions and types of CUDA that may be written with `std::`.
+const STD_NAMES: &[&str] = &[
+    "abs",
+    "fabs",
+    "min",
+    "max",
+    "fmin",
+    "fmax",
+    "sqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "pow",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "fmod",
+    "hypot",
+    "fma",
+    "erf",
+    "erfc",
+    "tgamma",
+    "lgamma",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+    "copysign",
+    "size_t",
+    "ptrdiff_t",
 ];
 
 /// Headers of C++ that kernels may use, if they use `std`.
-const CPP_HEADERS: &[&str] = &["limits", "type_traits", "utility", "algorithm", "functional", "tuple", "array", "cmath", "complex"];
+const CPP_HEADERS: &[&str] =
+    &["limits", "type_traits", "utility", "algorithm", "functional", "tuple", "array", "cmath", "complex"];
 
 /// Headers of CUDA, and how names of theirs begin.
 const CUDA_HEADERS: &[(&str, &[&str])] = &[
-    ("cuda_fp16.h", &["half", "__half", "__float2half", "__hadd", "__hmul", "__hsub", "__hfma", "__hdiv", "__hmax", "__hmin", "hexp", "h2"]),
+    (
+        "cuda_fp16.h",
+        &[
+            "half",
+            "__half",
+            "__float2half",
+            "__hadd",
+            "__hmul",
+            "__hsub",
+            "__hfma",
+            "__hdiv",
+            "__hmax",
+            "__hmin",
+            "hexp",
+            "h2",
+        ],
+    ),
     ("cuda_bf16.h", &["__nv_bfloat", "nv_bfloat", "__bfloat", "__float2bfloat"]),
     ("cuda_fp8.h", &["__nv_fp8", "__nv_cvt"]),
     ("cuda_pipeline.h", &["__pipeline"]),
@@ -123,11 +186,12 @@ pub fn prologue(module: &CudaModule, units: &Units, needed: &Needed, options: &P
         headers.push(header);
     }
     if needed.mentions("std") {
-        let functions = STD_FUNCTIONS.iter().filter(|name| needed.mentions(name));
-        let functions: Vec<String> = functions.map(|name| format!("using ::{name};")).collect();
-        if !functions.is_empty() {
-            nvrtc.push(format!("namespace std {{ {} }}", functions.join(" ")));
-            headers.extend(["math.h", "algorithm"]);
+        let types = TYPES.iter().filter(|(name, _, header)| *header == "stdint.h" && uses(name));
+        let names = STD_NAMES.iter().copied().filter(|name| needed.mentions(name)).chain(types.map(|(name, ..)| *name));
+        let names: Vec<String> = names.map(|name| format!("using ::{name};")).collect();
+        if !names.is_empty() {
+            nvrtc.push(format!("namespace std {{ {} }}", names.join(" ")));
+            headers.extend(["algorithm", "cmath", "cstdint"]);
         }
     }
     headers.extend(FUNCTIONS.iter().filter(|(name, _)| uses(name)).map(|(_, header)| header));

@@ -20,8 +20,7 @@ use crate::Errors;
 use needed::{Needed, Roots};
 use units::Units;
 
-/// What a file consists of: its text as read, and the declarations of the tokens after macro
-/// expansion.
+/// Contents of a file: its text as read, and the declarations of the tokens after macro expansion.
 #[derive(Default)]
 pub struct Outline {
     pub trace: Vec<TraceElement>,
@@ -80,7 +79,8 @@ impl CudaModule {
     /// Instances of templates to add to the text: names and arguments.
     fn instantiations(&self, roots: &Roots, args: Option<&str>, explicit: usize) -> Vec<(Symbol, String)> {
         let mut out: Vec<(Symbol, String)> = vec![];
-        let kernels = self.file.functions.iter().filter(|function| function.is_kernel && !function.templates.is_empty());
+        let kernels =
+            self.file.functions.iter().filter(|function| function.is_kernel && !function.templates.is_empty());
         for function in kernels.filter(|function| roots.kernels.contains(&function.name)) {
             let mut known = self.file.instances.iter().filter(|(name, _)| *name == function.name).peekable();
             let new = self.file.instances.iter().skip(explicit).filter(|(name, _)| *name == function.name);

@@ -7,7 +7,8 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 
 use super::Outline;
-use super::units::{Unit, Units};
+use super::units::{TextUnit, Units};
+use crate::SourceSpan;
 use crate::cuda::CudaModule;
 use crate::cuda::lex::{Interner, Symbol, Token, TokenKind};
 use crate::cuda::parse::OutlineKind;
@@ -62,8 +63,9 @@ impl<'a> Needed<'a> {
     /// Returns true if a kept declaration or macro has this name.
     pub fn declares(&self, name: &str) -> bool {
         let Some(name) = self.interner.find(name) else { return false };
-        let defines = |element: &super::units::Element| {
-            element.word == "define" && self.units.raw[element.raw.clone()].get(2).is_some_and(|t| t.kind == TokenKind::Name(name))
+        let defines = |element: &super::units::TextElement| {
+            element.word == "define"
+                && self.units.raw[element.raw.clone()].get(2).is_some_and(|t| t.kind == TokenKind::Name(name))
         };
         self.declared.iter().zip(&self.kept).any(|(names, kept)| *kept && names.contains(&name))
             || self.units.elements.iter().zip(&self.directives).any(|(element, kept)| *kept && defines(element))
@@ -101,12 +103,12 @@ impl<'a> Needed<'a> {
         self.keep_assertions();
     }
 
-    fn words(&self, unit: &Unit) -> impl Iterator<Item = TokenKind> {
+    fn words(&self, unit: &TextUnit) -> impl Iterator<Item = TokenKind> {
         let entries = self.outline.entries[unit.entries.clone()].iter();
         entries.flat_map(|entry| self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind))
     }
 
-    fn first(&self, unit: &Unit) -> (TokenKind, TokenKind) {
+    fn first(&self, unit: &TextUnit) -> (TokenKind, TokenKind) {
         let mut words = self.words(unit);
         (words.next().unwrap_or(TokenKind::End), words.next().unwrap_or(TokenKind::End))
     }
@@ -122,7 +124,9 @@ impl<'a> Needed<'a> {
         let has = |word: &'static str| head().any(|found| found == TokenKind::Reserved(word));
         match self.first(unit) {
             (TokenKind::Reserved("static_assert"), _) => false,
-            (TokenKind::Reserved("using"), second) if !self.words(unit).any(|word| word == TokenKind::Reserved("=")) => {
+            (TokenKind::Reserved("using"), second)
+                if !self.words(unit).any(|word| word == TokenKind::Reserved("=")) =>
+            {
                 self.is_used_namespace(unit, second == TokenKind::Reserved("namespace"))
             }
             // An explicit instance.
@@ -137,17 +141,19 @@ impl<'a> Needed<'a> {
     }
 
     /// Names before a parameter or a declarator in the head of an operator function.
-    fn operand_types(&self, unit: &Unit) -> Vec<Symbol> {
+    fn operand_types(&self, unit: &TextUnit) -> Vec<Symbol> {
         let head: Vec<TokenKind> = self.words(unit).take_while(|word| *word != TokenKind::Reserved("{")).collect();
         let is_type = |two: &[TokenKind]| match two {
-            [TokenKind::Name(name), TokenKind::Name(_) | TokenKind::Reserved("&" | "*" | "<" | "::" | "const")] => Some(*name),
+            [TokenKind::Name(name), TokenKind::Name(_) | TokenKind::Reserved("&" | "*" | "<" | "::" | "const")] => {
+                Some(*name)
+            }
             _ => None,
         };
         head.windows(2).filter_map(is_type).collect()
     }
 
     /// Decides whether to keep a using-directive or using-declaration.
-    fn is_used_namespace(&self, unit: &Unit, is_directive: bool) -> bool {
+    fn is_used_namespace(&self, unit: &TextUnit, is_directive: bool) -> bool {
         let names: Vec<&str> = self
             .words(unit)
             .filter_map(|word| if let TokenKind::Name(name) = word { Some(self.interner.text(name)) } else { None })
@@ -156,9 +162,11 @@ impl<'a> Needed<'a> {
         let uses = |used: &dyn Fn(&str) -> bool| self.names.iter().any(|name| used(self.interner.text(*name)));
         match (*first, is_directive) {
             (_, false) => self.mentions(last),
-            ("std", _) => true,
+            ("std", _) => first == last,
             ("cooperative_groups", _) => uses(&|name| {
-                name.starts_with("this_") || name.starts_with("thread_block") || name.starts_with("coalesced_")
+                name.starts_with("this_")
+                    || name.starts_with("thread_block")
+                    || name.starts_with("coalesced_")
                     || matches!(name, "tiled_partition" | "thread_group" | "grid_group")
             }),
             ("nvcuda", _) => uses(&|name| name == "wmma"),
@@ -167,7 +175,9 @@ impl<'a> Needed<'a> {
             _ => self.units.units.iter().zip(&self.kept).any(|(open, kept)| {
                 open.kind == OutlineKind::Open
                     && *kept
-                    && self.words(open).any(|word| matches!(word, TokenKind::Name(name) if self.interner.text(name) == *last))
+                    && self
+                        .words(open)
+                        .any(|word| matches!(word, TokenKind::Name(name) if self.interner.text(name) == *last))
             }),
         }
     }
@@ -175,9 +185,14 @@ impl<'a> Needed<'a> {
     fn keep(&mut self, n: usize) {
         self.kept[n] = true;
         let unit = &self.units.units[n];
-        let expanded: Vec<TokenKind> = self.words(unit).collect();
-        self.add_names(expanded);
-        self.add_raw(unit.raw.clone());
+        match unit.kind {
+            // The name of a namespace does not need declarations.
+            OutlineKind::Open | OutlineKind::Close => self.add_macros(unit.raw.clone()),
+            _ => {
+                self.add_names(self.words(unit).collect());
+                self.add_raw(unit.raw.clone());
+            }
+        }
         for element in self.units.elements_of(&unit.raw) {
             self.keep_group(self.units.elements[element].group);
         }
@@ -185,9 +200,23 @@ impl<'a> Needed<'a> {
 
     /// Adds the names of text before macro expansion.
     fn add_raw(&mut self, raw: Range<usize>) {
-        let kinds: Vec<TokenKind> = self.units.raw[raw].iter().map(|token| token.kind).collect();
-        self.macros.extend(kinds.iter().filter_map(name_of));
-        self.add_names(kinds);
+        self.add_macros(raw.clone());
+        self.add_names(self.units.raw[raw].iter().map(|token| token.kind).collect());
+    }
+
+    /// Adds the names of text that may be macros, and the macros that were expanded in it, whose
+    /// names may be pasted.
+    fn add_macros(&mut self, raw: Range<usize>) {
+        let tokens = &self.units.raw[raw.clone()];
+        self.macros.extend(tokens.iter().filter_map(|token| name_of(&token.kind)));
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else { return };
+        for element in &self.units.elements[self.units.elements_of(&raw)] {
+            // The positions of an element in between may be those of another file.
+            let is_after = |span: SourceSpan| !element.raw.contains(&raw.start) || span.start >= first.span.start;
+            let is_before = |span: SourceSpan| !element.raw.contains(&(raw.end - 1)) || span.start < last.span.end;
+            let within = |(span, _): &&(SourceSpan, Symbol)| is_after(*span) && is_before(*span);
+            self.macros.extend(element.uses.iter().filter(within).map(|(_, name)| *name));
+        }
     }
 
     /// Adds names, except those of members.
@@ -237,7 +266,9 @@ impl<'a> Needed<'a> {
         for (n, element) in self.units.elements.iter().enumerate() {
             let line = &self.units.raw[element.raw.clone()];
             match element.kind {
-                TraceKind::Directive(true) if !self.directives[n] && matches!(element.word.as_str(), "define" | "undef") => {
+                TraceKind::Directive(true)
+                    if !self.directives[n] && matches!(element.word.as_str(), "define" | "undef") =>
+                {
                     let is_needed = match line.get(2).map(|token| token.kind) {
                         Some(TokenKind::Name(name)) => self.macros.contains(&name),
                         Some(TokenKind::Reserved(_)) => true,
@@ -292,21 +323,28 @@ impl<'a> Needed<'a> {
     }
 
     /// Names that a unit declares, and names of types before its declarators.
-    fn declared_names(&self, unit: &Unit) -> Vec<Symbol> {
+    fn declared_names(&self, unit: &TextUnit) -> Vec<Symbol> {
         let mut out = vec![];
         for entry in &self.outline.entries[unit.entries.clone()] {
-            let all: Vec<TokenKind> = self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind).collect();
+            let all: Vec<TokenKind> =
+                self.outline.tokens[entry.tokens.clone()].iter().map(|token| token.kind).collect();
             let body = &all[template_header(&all)..];
             let is_enum = body.iter().take(2).any(|word| *word == TokenKind::Reserved("enum"));
-            let (mut depth, mut after_key) = (0usize, false);
+            let (mut depth, mut after_key, mut in_value) = (0usize, false, false);
             for (n, word) in body.iter().enumerate() {
                 match (word, body.get(n + 1)) {
                     (TokenKind::Reserved("(" | "[" | "{"), _) => depth += 1,
                     (TokenKind::Reserved(")" | "]" | "}"), _) => depth = depth.saturating_sub(1),
-                    (TokenKind::Reserved("struct" | "class" | "union" | "enum" | "namespace"), _) => after_key = depth == 0,
+                    (TokenKind::Reserved("="), _) if depth == 0 => in_value = true,
+                    (TokenKind::Reserved(","), _) if depth == 0 => in_value = false,
+                    (TokenKind::Reserved("struct" | "class" | "union" | "enum" | "namespace"), _) => {
+                        after_key = depth == 0
+                    }
                     (TokenKind::Name(name), next) => {
                         let declares = match next {
-                            Some(TokenKind::Reserved("(" | "=" | "," | ";" | "[" | "{" | ":" | "::" | "<")) => depth == 0,
+                            Some(TokenKind::Reserved("(" | "=" | "," | ";" | "[" | "{" | ":" | "::" | "<")) => {
+                                depth == 0 && !in_value
+                            }
                             // `typedef void (*callback)(int);`
                             Some(TokenKind::Reserved(")")) => all[0] == TokenKind::Reserved("typedef"),
                             _ => false,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::needed::Needed;
-use super::units::{Element, Units, is_conditional};
+use super::units::{TextElement, Units, is_conditional};
 use crate::cuda::CudaModule;
 use crate::cuda::lex::{Symbol, TokenKind};
 use crate::cuda::parse::OutlineKind;
@@ -62,14 +62,15 @@ impl Printer<'_> {
         }
     }
 
-    fn is_group_kept(&self, element: &Element) -> bool {
+    fn is_group_kept(&self, element: &TextElement) -> bool {
         element.group.is_none_or(|group| self.needed.groups[group])
     }
 
-    fn keeps_directive(&self, n: usize, element: &Element) -> bool {
+    fn keeps_directive(&self, n: usize, element: &TextElement) -> bool {
         let word = element.word.as_str();
         if is_conditional(word) {
-            return self.is_group_kept(element) && !element.group.is_some_and(|group| self.units.groups[group].is_guard);
+            return self.is_group_kept(element)
+                && !element.group.is_some_and(|group| self.units.groups[group].is_guard);
         }
         if element.kind == TraceKind::Directive(false) {
             return self.is_group_kept(element);
@@ -118,6 +119,9 @@ impl Printer<'_> {
         // Inside a declaration the text is copied as it is.
         let is_inner = self.units.unit_at(raw.start).is_some_and(|n| self.units.units[n].raw.start < raw.start);
         if is_inner && !self.out.is_empty() {
+            if !is_begun {
+                self.end_line();
+            }
             self.out += &self.source.text[gap];
         } else {
             for head in self.files.iter_mut().filter_map(|file| file.head.take()).collect::<Vec<_>>() {
@@ -151,7 +155,7 @@ impl Printer<'_> {
 
     /// Copies white space and comments between declarations; several empty lines become one.
     fn gap(&mut self, range: Range<usize>) {
-        let gap = &self.source.text[range];
+        let gap = self.source.text[range].trim_start_matches('\u{feff}');
         let content = gap.len() - gap.trim_start().len();
         let line = gap[..content].rfind('\n').map_or(0, |n| n + 1);
         let newlines = gap[..line].matches('\n').count();

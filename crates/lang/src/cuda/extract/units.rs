@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::Outline;
 use crate::SourceSpan;
-use crate::cuda::lex::{Interner, Token, TokenKind};
+use crate::cuda::lex::{Interner, Symbol, Token, TokenKind};
 use crate::cuda::parse::OutlineKind;
 use crate::cuda::preprocess::TraceKind;
 
@@ -14,31 +14,32 @@ use crate::cuda::preprocess::TraceKind;
 pub struct Units {
     /// Tokens before macro expansion, of text and directives.
     pub raw: Vec<Token>,
-    pub elements: Vec<Element>,
-    pub units: Vec<Unit>,
+    pub elements: Vec<TextElement>,
+    pub units: Vec<TextUnit>,
     /// Conditional groups: `#if` to `#endif`.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ConditionalGroup>,
 }
 
-pub struct Element {
+pub struct TextElement {
     pub kind: TraceKind,
     pub raw: Range<usize>,
     /// Word of a directive: `define`.
     pub word: String,
-    uses: Vec<SourceSpan>,
+    /// Macros that were expanded, with the spans of their uses.
+    pub uses: Vec<(SourceSpan, Symbol)>,
     /// The innermost group that contains it.
     pub group: Option<usize>,
 }
 
 /// Declarations that are kept or left out together.
-pub struct Unit {
+pub struct TextUnit {
     pub kind: OutlineKind,
     pub raw: Range<usize>,
     /// Indices in [`Outline::entries`].
     pub entries: Range<usize>,
 }
 
-pub struct Group {
+pub struct ConditionalGroup {
     /// The `#if`, `#elif`, `#else` and `#endif`, by element.
     pub directives: Vec<usize>,
     pub parent: Option<usize>,
@@ -58,7 +59,7 @@ impl Units {
                 _ => "",
             };
             let (kind, uses, word) = (element.kind, element.uses.clone(), word.to_owned());
-            elements.push(Element { kind, raw: start..raw.len(), word, uses, group: None });
+            elements.push(TextElement { kind, raw: start..raw.len(), word, uses, group: None });
         }
         let mut all = Units { raw, elements, units: vec![], groups: vec![] };
         all.find_groups();
@@ -75,7 +76,11 @@ impl Units {
             };
             let ends = word == "endif";
             if matches!(word, "if" | "ifdef" | "ifndef") {
-                self.groups.push(Group { directives: vec![n], parent: open.last().copied(), is_guard: false });
+                self.groups.push(ConditionalGroup {
+                    directives: vec![n],
+                    parent: open.last().copied(),
+                    is_guard: false,
+                });
                 open.push(self.groups.len() - 1);
             } else if let (true, Some(group)) = (is_conditional(word), open.last()) {
                 self.groups[*group].directives.push(n);
@@ -91,7 +96,7 @@ impl Units {
     }
 
     /// Returns true for `#ifndef NAME`, `#define NAME` at the begin of a file up to its end.
-    fn is_guard(&self, group: &Group) -> bool {
+    fn is_guard(&self, group: &ConditionalGroup) -> bool {
         let [first, last] = group.directives[..] else { return false };
         let begins = first == 0 || matches!(self.elements[first - 1].kind, TraceKind::Enter(_));
         let ends = self.elements.get(last + 1).is_none_or(|next| next.kind == TraceKind::Leave);
@@ -125,7 +130,7 @@ impl Units {
                         before.kind = entry.kind;
                     }
                 }
-                _ => self.units.push(Unit { kind: entry.kind, raw, entries: n..n + 1 }),
+                _ => self.units.push(TextUnit { kind: entry.kind, raw, entries: n..n + 1 }),
             }
         }
         // Attributes and macros that expand to nothing belong to the declaration after them.
@@ -145,7 +150,8 @@ impl Units {
     fn end_of_use(&self, last: usize) -> usize {
         let element = self.element_of(last);
         let start = self.raw[last].span.start;
-        let end = element.uses.iter().filter(|used| used.start == start).map(|used| used.end).max().unwrap_or(0);
+        let end =
+            element.uses.iter().filter(|(used, _)| used.start == start).map(|(used, _)| used.end).max().unwrap_or(0);
         let rest = self.raw[last + 1..element.raw.end].iter();
         last + 1 + rest.take_while(|token| token.span.end <= end).count()
     }
@@ -156,7 +162,7 @@ impl Units {
         self.units.get(n).filter(|unit| unit.raw.contains(&raw)).map(|_| n)
     }
 
-    fn element_of(&self, raw: usize) -> &Element {
+    fn element_of(&self, raw: usize) -> &TextElement {
         &self.elements[self.elements.partition_point(|element| element.raw.end <= raw)]
     }
 

@@ -123,13 +123,20 @@ impl Parser<'_> {
         at > 0 && self.tokens[at - 1].kind == TokenKind::Reserved("operator")
     }
 
-    /// Index after an optional semicolon that follows a brace: `};`, `} name;`.
+    /// Index after an optional semicolon that follows a brace: `};`, `} name;`, `} name, *other;`.
     pub(super) fn after_semicolon(&self, at: usize) -> usize {
         let kind = |n: usize| self.tokens.get(n).map(|token| token.kind);
         let aggregate = matches!(self.kind(), TokenKind::Reserved("typedef" | "struct" | "class" | "union" | "enum"));
         match (kind(at), kind(at + 1)) {
             (Some(TokenKind::Reserved(";")), _) => at + 1,
             (Some(TokenKind::Name(_)), Some(TokenKind::Reserved(";"))) if aggregate => at + 2,
+            (Some(TokenKind::Name(_)), Some(TokenKind::Reserved(",")))
+            | (Some(TokenKind::Reserved("*")), Some(TokenKind::Name(_)))
+                if aggregate =>
+            {
+                let end = (at..self.tokens.len()).find(|n| kind(*n) == Some(TokenKind::Reserved(";")));
+                end.map_or(at, |end| end + 1)
+            }
             _ => at,
         }
     }

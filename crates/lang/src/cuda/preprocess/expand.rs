@@ -135,7 +135,7 @@ impl Preprocessor<'_> {
             }
             match self.replacement(&mut scan, symbol, &found, &token, out.len()) {
                 Ok(Some(tokens)) => {
-                    self.record_use(&token, scan.at.checked_sub(1).and_then(|last| text.get(last)));
+                    self.record_use(symbol, &token, scan.at.checked_sub(1).and_then(|last| text.get(last)));
                     scan.replacements.push(Replacement { of: symbol, tokens, at: 0 });
                 }
                 Ok(None) => out.push(token),

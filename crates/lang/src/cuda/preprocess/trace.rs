@@ -3,15 +3,16 @@
 
 use super::Preprocessor;
 use crate::SourceSpan;
-use crate::cuda::lex::{Token, TokenKind};
+use crate::cuda::lex::{Symbol, Token, TokenKind};
 
 /// A part of a file, as read.
 pub struct TraceElement {
     pub kind: TraceKind,
     /// Tokens before macro expansion.
     pub tokens: Vec<Token>,
-    /// Uses of macros: first and last byte. Tokens of an expansion have the position of its use.
-    pub uses: Vec<SourceSpan>,
+    /// Macros that were expanded, with the spans of their uses in the text. Tokens of an expansion
+    /// have the position of the use.
+    pub uses: Vec<(SourceSpan, Symbol)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +40,11 @@ impl Preprocessor<'_> {
     }
 
     /// Records the use of a macro in the text that was recorded last.
-    pub(super) fn record_use(&mut self, start: &Token, last: Option<&Token>) {
+    pub(super) fn record_use(&mut self, symbol: Symbol, start: &Token, last: Option<&Token>) {
         if let (Some(trace), Some(last)) = (&mut self.trace, last)
             && let Some(element) = trace.last_mut()
         {
-            element.uses.push(start.span.to(last.span));
+            element.uses.push((start.span.to(last.span), symbol));
         }
     }
 }
