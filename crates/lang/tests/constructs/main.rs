@@ -12,6 +12,7 @@ mod preprocessor;
 mod specializations;
 mod types;
 mod unfinished;
+mod warps;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};

@@ -46,6 +46,7 @@ mod method;
 mod names;
 mod operator;
 mod overload;
+mod pair;
 mod parallel_for;
 mod printer_functions;
 mod scan;
