@@ -33,10 +33,9 @@ fn pathfinder(i: &Inputs) -> Vec<f64> {
 }
 
 fn needle(i: &Inputs) -> Vec<f64> {
-    let mut m = vec![vec![0.0f64; 17]; 17];
-    for n in 1..17 {
-        (m[n][0], m[0][n]) = (-2.0 * n as f64, -2.0 * n as f64);
-    }
+    // Borders are gaps.
+    let row = |y: usize| (0..17).map(|x| if x * y == 0 { -2.0 * (x + y) as f64 } else { 0.0 }).collect();
+    let mut m: Vec<Vec<f64>> = (0..17).map(row).collect();
     for y in 1..17 {
         for x in 1..17 {
             let score = if i.all("first")[x - 1] == i.all("second")[y - 1] { 5.0 } else { -3.0 };

@@ -123,7 +123,7 @@ impl<'m> Lowering<'m> {
         let word = |value: i64| Tree::int(Scalar::U32, value);
         let zero = self.w.emit(&word(0));
         self.set_source_line(span);
-        let first = self.w.b.compare_exchange(target.view, at.clone(), zero, zero);
+        let first = self.w.b.compare_exchange(target.view, at, zero, zero);
         let found = self.new_local("found", Scalar::U32.into(), &[Value::int(Scalar::U32, 0)]);
         self.assign(found, &Tree::emitted(first, Scalar::U32));
         self.w.b.open_block();
