@@ -300,14 +300,24 @@ impl Builder {
 
     /// Warp shuffle: returns a value of another thread of the warp.
     pub fn shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId) -> ExprId {
+        self.masked_shuffle(shuffle, value, lane, None)
+    }
+
+    /// Warp shuffle among the lanes of a mask.
+    pub fn masked_shuffle(&mut self, shuffle: Shuffle, value: ExprId, lane: ExprId, mask: Option<ExprId>) -> ExprId {
         let ty = self.type_of(value);
-        self.push_let(Expr::Shuffle { shuffle, value, lane }, ty)
+        self.push_let(Expr::Shuffle { shuffle, value, lane, mask }, ty)
     }
 
     /// Warp vote.
     pub fn vote(&mut self, vote: Vote, value: ExprId) -> ExprId {
+        self.masked_vote(vote, value, None)
+    }
+
+    /// Warp vote among the lanes of a mask.
+    pub fn masked_vote(&mut self, vote: Vote, value: ExprId, mask: Option<ExprId>) -> ExprId {
         let scalar = if vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool };
-        self.push_let(Expr::Vote { vote, value }, scalar)
+        self.push_let(Expr::Vote { vote, value, mask }, scalar)
     }
 
     /// Applies an operation on whole vectors or matrices.

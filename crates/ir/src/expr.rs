@@ -293,7 +293,8 @@ pub enum Expr {
         /// The value to store.
         value: ExprId,
     },
-    /// Value of another thread of the warp. All threads of the warp must participate.
+    /// Value of another thread of the warp. All threads of the warp that the mask names must
+    /// participate.
     Shuffle {
         /// Shuffle mode.
         shuffle: Shuffle,
@@ -301,13 +302,17 @@ pub enum Expr {
         value: ExprId,
         /// Lane, distance or mask, of the kernel's index type.
         lane: ExprId,
+        /// Lanes that participate, as bits of a u32; all if `None`.
+        mask: Option<ExprId>,
     },
-    /// Warp vote. All threads of the warp must participate.
+    /// Warp vote. All threads of the warp that the mask names must participate.
     Vote {
         /// Vote mode.
         vote: Vote,
         /// The bool of each thread.
         value: ExprId,
+        /// Lanes that participate, as bits of a u32; all if `None`.
+        mask: Option<ExprId>,
     },
 }
 

@@ -460,19 +460,24 @@ impl Parser<'_> {
                 };
                 let value = self.operand()?;
                 self.expect(",")?;
-                Ok(Expr::Shuffle { shuffle, value, lane: self.operand()? })
+                Ok(Expr::Shuffle { shuffle, value, lane: self.operand()?, mask: self.warp_mask()? })
             }
             "vote" => {
                 let Some(vote) = [Vote::Any, Vote::All, Vote::Ballot].into_iter().find(|v| self.take(v.name())) else {
                     return self.fail("expected any, all or ballot");
                 };
-                Ok(Expr::Vote { vote, value: self.operand()? })
+                Ok(Expr::Vote { vote, value: self.operand()?, mask: self.warp_mask()? })
             }
             _ => {
                 self.cursor.at -= len;
                 self.fail("expected an operation, a load or a variable")
             }
         }
+    }
+
+    /// Lanes that participate in a shuffle or vote.
+    fn warp_mask(&mut self) -> Result<Option<ExprId>> {
+        if self.take("mask") { self.operand().map(Some) } else { Ok(None) }
     }
 
     fn atomic(&mut self) -> Result<Expr> {

@@ -344,10 +344,14 @@ impl fmt::Display for LetValue<'_> {
                 let (expected, value) = (Operand(w, *expected), Operand(w, *value));
                 write!(f, "atomic compare_exchange {}, {expected}, {value}", Element(w, *view, indices))
             }
-            Expr::Shuffle { shuffle, value, lane } => {
-                write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(w, *value), Operand(w, *lane))
+            Expr::Shuffle { shuffle, value, lane, mask } => {
+                write!(f, "shuffle {} {}, {}", shuffle.name(), Operand(w, *value), Operand(w, *lane))?;
+                mask.map_or(Ok(()), |mask| write!(f, " mask {}", Operand(w, mask)))
             }
-            Expr::Vote { vote, value } => write!(f, "vote {} {}", vote.name(), Operand(w, *value)),
+            Expr::Vote { vote, value, mask } => {
+                write!(f, "vote {} {}", vote.name(), Operand(w, *value))?;
+                mask.map_or(Ok(()), |mask| write!(f, " mask {}", Operand(w, mask)))
+            }
         }
     }
 }

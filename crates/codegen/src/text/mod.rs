@@ -421,24 +421,30 @@ impl<'k> Printer<'k> {
                 let (expected, value) = (self.term(*expected), self.term(*value));
                 compare_exchange(value.scalar(), &self.element(*view, indices, 1), &expected.text, &value.text)
             }
-            Expr::Shuffle { shuffle, value, lane } => {
+            Expr::Shuffle { shuffle, value, lane, mask } => {
                 let function = match shuffle {
                     Shuffle::Index => "__shfl_sync",
                     Shuffle::Up => "__shfl_up_sync",
                     Shuffle::Down => "__shfl_down_sync",
                     Shuffle::Xor => "__shfl_xor_sync",
                 };
-                format!("{function}(0xffffffffu, {}, (int){})", self.term(*value).text, self.term(*lane).text)
+                let mask = self.warp_mask(*mask);
+                format!("{function}({mask}, {}, (int){})", self.term(*value).text, self.term(*lane).text)
             }
-            Expr::Vote { vote, value } => {
+            Expr::Vote { vote, value, mask } => {
                 let function = match vote {
                     Vote::Any => "__any_sync",
                     Vote::All => "__all_sync",
                     Vote::Ballot => "__ballot_sync",
                 };
-                format!("{function}(0xffffffffu, {})", self.term(*value).text)
+                format!("{function}({}, {})", self.warp_mask(*mask), self.term(*value).text)
             }
         }
+    }
+
+    /// Prints the lanes that participate in a shuffle or vote.
+    fn warp_mask(&mut self, mask: Option<ExprId>) -> String {
+        mask.map_or("0xffffffffu".into(), |mask| self.term(mask).text)
     }
 
     /// Prints an op on scalars.

@@ -75,15 +75,17 @@ impl Machine<'_, '_, '_> {
                         if old == expected.bits[lane] { value.bits[lane] } else { old }
                     })?
                 }
-                Expr::Shuffle { shuffle, value, lane } => {
-                    self.require_full_warps(mask, "shuffle")?;
+                Expr::Shuffle { shuffle, value, lane, mask: named } => {
+                    let named = named.map(|named| self.component(named, 0));
+                    self.require_warps(mask, named.as_deref(), "shuffle")?;
                     let (value, from) = (self.component(*value, 0), self.component(*lane, 0));
-                    vec![self.shuffle(*shuffle, &value, &from, mask)?]
+                    vec![self.shuffle(*shuffle, &value, &from, named.as_deref(), mask)?]
                 }
-                Expr::Vote { vote, value } => {
-                    self.require_full_warps(mask, "vote")?;
+                Expr::Vote { vote, value, mask: named } => {
+                    let named = named.map(|named| self.component(named, 0));
+                    self.require_warps(mask, named.as_deref(), "vote")?;
                     let value = self.component(*value, 0);
-                    vec![self.vote(*vote, &value, mask)]
+                    vec![self.vote(*vote, &value, named.as_deref(), mask)]
                 }
             };
         for (n, component) in components.into_iter().enumerate() {
@@ -110,7 +112,14 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    fn shuffle(&self, shuffle: Shuffle, value: &Register, from: &Register, mask: &Mask) -> Result<Component, Fault> {
+    fn shuffle(
+        &self,
+        shuffle: Shuffle,
+        value: &Register,
+        from: &Register,
+        named: Option<&Register>,
+        mask: &Mask,
+    ) -> Result<Component, Fault> {
         let mut out = value.clone();
         for lane in mask.lanes() {
             let (base, own) = (lane / WARP_SIZE * WARP_SIZE, lane % WARP_SIZE);
@@ -123,7 +132,8 @@ impl Machine<'_, '_, '_> {
                 Shuffle::Xor => own as i64 ^ distance,
             };
             let source = if (0..WARP_SIZE as i64).contains(&source) { base + source as usize } else { lane };
-            if !mask.0.get(source).copied().unwrap_or(false) {
+            let takes_part = named.is_none_or(|named| named.bits[lane] >> (source - base) & 1 == 1);
+            if !takes_part || !mask.0.get(source).copied().unwrap_or(false) {
                 let warp = base..self.lanes.min(base + WARP_SIZE);
                 let (reached, thread) = (warp.filter(|&lane| mask.0[lane]).count(), self.lane_name(lane));
                 return Err(self.fault(FaultKind::PartialWarp {
@@ -138,12 +148,15 @@ impl Machine<'_, '_, '_> {
         Ok(Rc::new(out))
     }
 
-    fn vote(&self, vote: Vote, value: &Register, mask: &Mask) -> Component {
+    fn vote(&self, vote: Vote, value: &Register, named: Option<&Register>, mask: &Mask) -> Component {
         let scalar = if vote == Vote::Ballot { crate::Scalar::U32 } else { crate::Scalar::Bool };
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
             let base = lane / WARP_SIZE * WARP_SIZE;
-            let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| mask.0[lane]);
+            let bits = named.map_or(u64::MAX, |named| named.bits[lane]);
+            let warp = || {
+                (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| mask.0[lane] && bits >> (lane - base) & 1 == 1)
+            };
             let ballot = warp().fold(0u64, |bits, lane| bits | (value.bits[lane] & 1) << (lane - base));
             out.bits[lane] = match vote {
                 Vote::Any => (ballot != 0) as u64,
@@ -154,7 +167,25 @@ impl Machine<'_, '_, '_> {
         Rc::new(out)
     }
 
-    fn require_full_warps(&self, mask: &Mask, operation: &'static str) -> Result<(), Fault> {
+    /// Reports threads that take part in a shuffle or vote without all threads of `named`, or else
+    /// of their warp. All must name the same threads, themselves among them.
+    fn require_warps(&self, mask: &Mask, named: Option<&Register>, operation: &'static str) -> Result<(), Fault> {
+        if let Some(named) = named {
+            for lane in mask.lanes() {
+                let base = lane / WARP_SIZE * WARP_SIZE;
+                let bits = named.bits[lane];
+                let expected = (base..self.lanes.min(base + WARP_SIZE))
+                    .filter(|&other| other == lane || bits >> (other - base) & 1 == 1 && !self.frame.returned.0[other]);
+                let agrees = |&other: &usize| mask.0[other] && named.bits[other] == bits;
+                let (reached, expected) = (expected.clone().filter(agrees).count(), expected.count());
+                if reached != expected || bits >> (lane - base) & 1 == 0 {
+                    let reached = if reached == expected { expected - 1 } else { reached };
+                    let thread = self.lane_name(lane);
+                    return Err(self.fault(FaultKind::PartialWarp { operation, reached, expected, thread }));
+                }
+            }
+            return Ok(());
+        }
         for (warp, reached, expected) in self.partial_warps(mask) {
             if reached != expected {
                 let thread = mask

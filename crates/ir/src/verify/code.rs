@@ -320,8 +320,9 @@ impl<'a> CodeChecker<'a> {
                 self.expect(*value, element, "a compare-exchange")?;
                 element
             }
-            Expr::Shuffle { value, lane, .. } => {
+            Expr::Shuffle { value, lane, mask, .. } => {
                 self.kernel_only("a shuffle")?;
+                mask.map_or(Ok(()), |mask| self.expect(mask, Scalar::U32.into(), "a shuffle's mask"))?;
                 self.expect(*lane, index, "a shuffle's lane")?;
                 let scalar = self.scalar(*value, "a shuffle")?;
                 if scalar.bytes() < 4 {
@@ -329,8 +330,9 @@ impl<'a> CodeChecker<'a> {
                 }
                 scalar.into()
             }
-            Expr::Vote { vote, value } => {
+            Expr::Vote { vote, value, mask } => {
                 self.kernel_only("a vote")?;
+                mask.map_or(Ok(()), |mask| self.expect(mask, Scalar::U32.into(), "a vote's mask"))?;
                 self.expect(*value, Scalar::Bool.into(), "a vote")?;
                 if *vote == Vote::Ballot { Scalar::U32.into() } else { Scalar::Bool.into() }
             }

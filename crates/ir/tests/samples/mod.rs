@@ -50,6 +50,9 @@ pub fn kernels() -> Vec<Kernel> {
     for vote in [Vote::Any, Vote::All, Vote::Ballot] {
         b.vote(vote, yes);
     }
+    let lanes = b.constant(Value::int(Scalar::U32, 0xffff));
+    b.masked_shuffle(Shuffle::Index, old, tx, Some(lanes));
+    b.masked_vote(Vote::Ballot, yes, Some(lanes));
     b.bitcast(Scalar::F64, &old);
     b.infinite_loop(|b| {
         b.if_else(yes, |b| b.push_stmt(Stmt::Break), |b| b.push_stmt(Stmt::Continue));

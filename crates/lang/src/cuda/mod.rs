@@ -254,7 +254,11 @@ impl CudaModule {
             },
         };
         let (plain, args) = match name.split_once('<') {
-            Some((plain, args)) => (plain.trim(), Some(args.trim_end().trim_end_matches('>'))),
+            Some((plain, args)) => {
+                let args = args.trim_end().trim_end_matches('>');
+                // `k<>` has the default arguments.
+                (plain.trim(), (!args.trim().is_empty()).then_some(args))
+            }
             None => (name.trim(), None),
         };
         let named = |name: lex::Symbol| self.names.text(name) == plain;

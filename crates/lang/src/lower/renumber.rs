@@ -64,11 +64,15 @@ fn expr_ids(expr: &mut Expr, map: &dyn Fn(&mut ExprId)) {
             map(expected);
             map(value);
         }
-        Expr::Shuffle { value, lane, .. } => {
+        Expr::Shuffle { value, lane, mask, .. } => {
             map(value);
             map(lane);
+            mask.iter_mut().for_each(map);
         }
-        Expr::Vote { value, .. } => map(value),
+        Expr::Vote { value, mask, .. } => {
+            map(value);
+            mask.iter_mut().for_each(map);
+        }
     }
 }
 

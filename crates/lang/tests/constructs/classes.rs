@@ -159,6 +159,20 @@ fn functors_and_static_members() {
             }",
             &[9.0, 32.0, 5.0, 1.0, 1.0],
         ),
+        // Static members as sizes, also through an object.
+        (
+            "template <class T> struct Pack {
+                static constexpr int bytes = 16;
+                static constexpr const size_t size = bytes / sizeof(T);
+                T payload[size];
+            };
+            __global__ void k(int* x) {
+                Pack<int> p; Pack<short> q;
+                for (int i = 0; i < p.size; ++i) p.payload[i] = 3 * i;
+                x[0] = p.payload[3]; x[1] = sizeof(p); x[2] = q.size; x[3] = sizeof(q);
+            }",
+            &[9.0, 16.0, 8.0, 16.0],
+        ),
         // The default constructor runs for every iteration.
         (
             "struct Acc { int n; __device__ Acc() { n = 5; } __device__ void add(int v) { n += v; } };

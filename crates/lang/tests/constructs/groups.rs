@@ -47,6 +47,15 @@ fn groups() {
             &[496.0, 1520.0, 38.0, 1.0, 8.0, 31.0, 63.0, 2.0, 1.0],
         ),
         (
+            "namespace cg = cooperative_groups;
+            template <int N> __device__ int last(const cg::thread_block_tile<N>& tile, int v) { return tile.shfl(v, N - 1); }
+            __global__ void k(int* x) {
+                auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+                x[threadIdx.x] = last(tile, x[threadIdx.x]);
+            }",
+            &[7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 15.0],
+        ),
+        (
             "__global__ void k(int* x) { auto g = cooperative_groups::this_grid(); x[g.thread_rank()] = g.size() - g.thread_rank(); }",
             &[64.0, 63.0, 62.0],
         ),

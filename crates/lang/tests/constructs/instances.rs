@@ -74,6 +74,8 @@ fn instances_run_with_their_arguments() {
     let module = CudaModule::parse("k.cu", text).unwrap();
     assert_eq!(run_kernel(&module, "k<Twice, 3>", 4).unwrap()[..5], [3.0, 5.0, 7.0, 9.0, 4.0]);
     assert_eq!(run_kernel(&module, "k<Twice,3>", 1).unwrap()[..2], [3.0, 1.0]);
+    let text = "template <int N = 5> __global__ void k(int* x) { x[0] = N; }";
+    assert_eq!(run_kernel(&CudaModule::parse("k.cu", text).unwrap(), "k<>", 1).unwrap()[0], 5.0);
     let missing = run_kernel(&module, "k", 1).unwrap_err();
     assert!(missing.contains("is a template"), "{missing}");
 }

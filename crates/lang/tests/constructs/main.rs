@@ -14,6 +14,7 @@ mod specializations;
 mod standalone;
 mod types;
 mod unfinished;
+mod warps;
 
 use bornite_ir::interp::run;
 use bornite_ir::{Arg, Scalar, Value, load_scalar, store_scalar};

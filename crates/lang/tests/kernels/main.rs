@@ -1,17 +1,23 @@
-//! Textbook CUDA kernels (`tests/cuda/*.cu`): each gives the right results on the interpreter
-//! without a fault, on the CPU compiler if its threads are independent, and on a GPU if there is
-//! one. Then a small change of its text introduces a fault, which the interpreter must report with
-//! its line.
+//! CUDA kernels (`tests/cuda`), textbook ones and, in folders, ones in the styles of public
+//! repositories: each gives the right results on the interpreter without a fault, on the CPU
+//! compiler if its threads are independent, and on a GPU if there is one. Then a small change of its
+//! text introduces a fault, which the interpreter must report with its line.
 #![allow(missing_docs)]
 
+mod cpp;
 mod discrete;
 #[path = "../gpu/mod.rs"]
 mod gpu;
 mod grids;
+mod layers;
 mod local;
+mod narrow;
 mod numeric;
 mod parallel;
 mod random;
+mod science;
+mod structures;
+mod warps;
 
 use std::path::Path;
 
@@ -64,7 +70,7 @@ impl Inputs {
 
 /// A kernel, its launch and its expected results.
 pub struct Sample {
-    /// File name without extension, and the kernel with its template arguments.
+    /// Path without extension, and the kernel with its template arguments.
     pub file: &'static str,
     pub kernel: &'static str,
     pub grid: [u32; 3],
@@ -86,6 +92,12 @@ fn samples() -> Vec<Sample> {
     all.extend(numeric::samples());
     all.extend(grids::samples());
     all.extend(discrete::samples());
+    all.extend(cpp::samples());
+    all.extend(layers::samples());
+    all.extend(science::samples());
+    all.extend(structures::samples());
+    all.extend(warps::samples());
+    all.extend(narrow::samples());
     all.extend(local::samples());
     all
 }
@@ -105,17 +117,17 @@ fn kind(fault: &Fault) -> &'static str {
     }
 }
 
-fn lowered(sample: &Sample, text: &str) -> (CudaModule, Lowered) {
+fn lowered(sample: &Sample, text: &str) -> Result<(CudaModule, Lowered), String> {
     let file = format!("{}.cu", sample.file);
-    let module = CudaModule::parse(&file, text).unwrap_or_else(|errors| panic!("{errors}"));
+    let module = CudaModule::parse(&file, text).map_err(|errors| errors.to_string())?;
     let mut request = LaunchRequest::new(sample.grid, sample.block).shared_bytes(sample.shared);
     for (name, pass) in &sample.args {
         if let Pass::Array(length, _) = pass {
             request = request.length(name, *length as u64);
         }
     }
-    let lowered = module.kernel(sample.kernel, &request).unwrap_or_else(|errors| panic!("{errors}"));
-    (module, lowered)
+    let lowered = module.kernel(sample.kernel, &request).map_err(|errors| errors.to_string())?;
+    Ok((module, lowered))
 }
 
 /// Memory and values of a call, and the same as numbers.
@@ -204,54 +216,61 @@ fn source(sample: &Sample) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-#[test]
-fn kernels_give_expected_results() {
-    let (all, seed) = (samples(), seed());
-    assert!(all.len() >= 40, "only {} kernels", all.len());
-    let mut compiled_count = 0;
-    for sample in &all {
-        let (_, lowered) = lowered(sample, &source(sample));
-        let (kernel, name) = (&lowered.kernel, sample.file);
-        assert!(!cuda::print(kernel).is_empty());
-        let mut results: Vec<(&str, Vec<Vec<u64>>)> = vec![];
-        for (what, order) in [("forward", ExecutionOrder::Forward), ("in reverse", ExecutionOrder::Reverse)] {
-            let Call { mut memory, values, .. } = call(sample, &lowered, seed);
-            let outcome = run_with(kernel, &mut lend(kernel, &mut memory, &values), options(order));
-            if let Err(fault) = outcome {
-                let line = lowered.line_of(&fault);
-                panic!("{name}: {fault}, source line {line:?}\n{kernel}");
-            }
-            results.push((what, memory));
-        }
-        if !kernel.is_cooperative() {
-            let Call { mut memory, values, .. } = call(sample, &lowered, seed);
-            let compiled = cpu::compile(kernel).unwrap_or_else(|e| panic!("{name}: {e}"));
-            compiled.run(&mut lend(kernel, &mut memory, &values)).unwrap_or_else(|e| panic!("{name}: {e}"));
-            results.push(("compiled", memory));
-            compiled_count += 1;
-        }
+/// Runs a sample everywhere and compares its results; returns true if the CPU compiler is among them.
+fn compare(sample: &Sample, seed: u64) -> Result<bool, String> {
+    let (_, lowered) = lowered(sample, &source(sample))?;
+    let kernel = &lowered.kernel;
+    assert!(!cuda::print(kernel).is_empty());
+    let mut results: Vec<(&str, Vec<Vec<u64>>)> = vec![];
+    for (what, order) in [("forward", ExecutionOrder::Forward), ("in reverse", ExecutionOrder::Reverse)] {
         let Call { mut memory, values, .. } = call(sample, &lowered, seed);
-        if let Some(outcome) = gpu::run(kernel, &mut memory, &values) {
-            outcome.unwrap_or_else(|e| panic!("{name}, on a GPU: {e}"));
-            results.push(("on a GPU", memory));
-        }
-        let Call { inputs, .. } = call(sample, &lowered, seed);
-        let expected = (sample.expected)(&inputs);
-        let Some((_, ParamRef::View(out))) = lowered.params.iter().find(|(found, _)| found == sample.out) else {
-            panic!("{name}: no array '{}'", sample.out);
-        };
-        let cells = cells(kernel, *out as usize);
-        assert_eq!(cells.len(), expected.len(), "{name}: the reference has another length");
-        for (what, memory) in &results {
-            for (n, ((byte, scalar), expected)) in cells.iter().zip(&expected).enumerate() {
-                let found = load_scalar(&memory[*out as usize], *byte, *scalar).as_f64();
-                let off = (found - expected).abs() / expected.abs().max(1.0);
-                let right = found == *expected || off <= sample.tolerance;
-                assert!(right, "{name}, {what}: {}[{n}] is {found}, not {expected}\n{kernel}", sample.out);
+        let outcome = run_with(kernel, &mut lend(kernel, &mut memory, &values), options(order));
+        outcome.map_err(|fault| format!("{fault}, source line {:?}\n{kernel}", lowered.line_of(&fault)))?;
+        results.push((what, memory));
+    }
+    let compiles = !kernel.is_cooperative();
+    if compiles {
+        let Call { mut memory, values, .. } = call(sample, &lowered, seed);
+        let compiled = cpu::compile(kernel).map_err(|e| e.to_string())?;
+        compiled.run(&mut lend(kernel, &mut memory, &values)).map_err(|e| e.to_string())?;
+        results.push(("compiled", memory));
+    }
+    let Call { mut memory, values, inputs } = call(sample, &lowered, seed);
+    if let Some(outcome) = gpu::run(kernel, &mut memory, &values) {
+        outcome.map_err(|e| format!("on a GPU: {e}"))?;
+        results.push(("on a GPU", memory));
+    }
+    let expected = (sample.expected)(&inputs);
+    let Some((_, ParamRef::View(out))) = lowered.params.iter().find(|(found, _)| found == sample.out) else {
+        return Err(format!("no array '{}'", sample.out));
+    };
+    let cells = cells(kernel, *out as usize);
+    assert_eq!(cells.len(), expected.len(), "{}: the reference has another length", sample.file);
+    for (what, memory) in &results {
+        for (n, ((byte, scalar), expected)) in cells.iter().zip(&expected).enumerate() {
+            let found = load_scalar(&memory[*out as usize], *byte, *scalar).as_f64();
+            let off = (found - expected).abs() / expected.abs().max(1.0);
+            if !(found == *expected || off <= sample.tolerance) {
+                return Err(format!("{what}: {}[{n}] is {found}, not {expected}\n{kernel}", sample.out));
             }
         }
     }
-    assert!(compiled_count >= 20, "only {compiled_count} kernels are compiled");
+    Ok(compiles)
+}
+
+#[test]
+fn kernels_give_expected_results() {
+    let (all, seed) = (samples(), seed());
+    let (mut compiled_count, mut wrong) = (0, String::new());
+    for sample in &all {
+        match compare(sample, seed) {
+            Ok(compiled) => compiled_count += usize::from(compiled),
+            Err(error) => wrong += &format!("{}: {error}\n", sample.file),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(all.len() >= 125, "only {} kernels", all.len());
+    assert!(compiled_count >= 40, "only {compiled_count} kernels are compiled");
 }
 
 /// Runs a sample with its seeded fault and checks the report.
@@ -261,7 +280,7 @@ fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
     if text.matches(from).count() != 1 {
         return Err(format!("{from:?} does not occur exactly once"));
     }
-    let (module, lowered) = lowered(sample, &text.replace(from, to));
+    let (module, lowered) = lowered(sample, &text.replace(from, to))?;
     let Call { mut memory, values, .. } = call(sample, &lowered, seed);
     let mut args = lend(&lowered.kernel, &mut memory, &values);
     let Err(fault) = run_with(&lowered.kernel, &mut args, options(ExecutionOrder::Forward)) else {
@@ -277,8 +296,9 @@ fn seeded(sample: &Sample, seed: u64) -> Result<(), String> {
 #[test]
 fn seeded_faults_are_found() {
     let (all, seed) = (samples(), seed());
-    let wrong = all.iter().filter_map(|sample| Some(format!("{}: {}", sample.file, self::seeded(sample, seed).err()?)));
-    assert_eq!(wrong.collect::<Vec<_>>().join("\n"), "");
+    let wrong = all.iter().filter_map(|sample| Some(format!("{}: {}\n", sample.file, seeded(sample, seed).err()?)));
+    let wrong: String = wrong.collect();
+    assert!(wrong.is_empty(), "{wrong}");
     let count = |kind: &str| all.iter().filter(|sample| sample.seeded.2 == kind).count();
     assert!(count("race") >= 15 && count("bounds") >= 15 && count("uninitialised") >= 2, "faults of too few kinds");
 }
@@ -287,9 +307,12 @@ fn seeded_faults_are_found() {
 #[test]
 fn every_file_is_a_sample() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cuda");
-    let used: Vec<&str> = samples().iter().map(|sample| sample.file).collect();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        assert!(used.contains(&name.trim_end_matches(".cu")), "{name} is not among the samples");
+    let used: Vec<_> = samples().iter().map(|sample| folder.join(format!("{}.cu", sample.file))).collect();
+    let mut paths = vec![folder];
+    while let Some(path) = paths.pop() {
+        match path.is_dir() {
+            true => paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+            false => assert!(used.contains(&path), "{} is not among the samples", path.display()),
+        }
     }
 }

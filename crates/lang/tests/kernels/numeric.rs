@@ -22,7 +22,7 @@ pub fn plane(
 ) -> Sample {
     Sample {
         file,
-        kernel: file,
+        kernel: file.rsplit('/').next().unwrap_or(file),
         grid: [grid[0], grid[1], 1],
         block: [block[0], block[1], 1],
         shared: 0,
@@ -37,6 +37,15 @@ pub fn plane(
 impl Sample {
     pub fn gives(self, tolerance: f64, expected: fn(&Inputs) -> Vec<f64>) -> Sample {
         Sample { tolerance, expected, ..self }
+    }
+
+    /// Selects an instance of a template.
+    pub fn instance(self, kernel: &'static str) -> Sample {
+        Sample { kernel, ..self }
+    }
+
+    pub fn blocks(self, grid: u32, block: u32) -> Sample {
+        Sample { grid: [grid, 1, 1], block: [block, 1, 1], ..self }
     }
 
     pub fn seeded(self, from: &'static str, to: &'static str, kind: &'static str, line: &'static str) -> Sample {

@@ -1,6 +1,6 @@
 //! Atomic operations.
 
-use bornite_ir::{Args, Atomic, ExprId, Scalar, Type, View};
+use bornite_ir::{Args, Atomic, ExprId, Op, Scalar, Stmt, Type, Value, View};
 
 use super::component::ElementPart;
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection};
@@ -39,9 +39,7 @@ impl<'m> Lowering<'m> {
             "atomicXor" => Atomic::Xor,
             "atomicExch" => Atomic::Exchange,
             "atomicCAS" => return self.compare_exchange(args, span).map(Some),
-            "atomicInc" | "atomicDec" => {
-                return self.unsupported(span, format!("'{plain}'"), "use atomicAdd and a remainder, or atomicCAS");
-            }
+            "atomicInc" | "atomicDec" => return self.wrapping_count(plain, args, span).map(Some),
             _ => return Ok(None),
         };
         self.check_arg_count(name, args, 2, span)?;
@@ -106,6 +104,51 @@ impl<'m> Lowering<'m> {
         self.set_source_line(span);
         let id = self.w.b.compare_exchange(target.view, at, ids[0], ids[1]);
         Ok(CudaOperand::Tree(Tree::emitted(id, target.scalar).reinterpret(target.cast_type)))
+    }
+
+    /// `atomicInc` and `atomicDec`, which wrap around at a limit, by a loop of compare-exchanges
+    /// that begins with an atomic read.
+    fn wrapping_count(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
+        self.check_arg_count(name, args, 2, span)?;
+        let target = self.target(&args[0], span)?;
+        let (Scalar::U32, Scalar::U32, None, Some(at)) =
+            (target.scalar, target.cast_type, target.part, Args::new(&target.at))
+        else {
+            let what = format!("'{name}' on something other than an array of 'unsigned int'");
+            return self.unsupported(args[0].span, what, "use atomicCAS in a loop");
+        };
+        let limit = self.rvalue(&args[1])?;
+        let limit = self.convert(limit, Scalar::U32.into(), args[1].span)?;
+        let limit = self.materialize(limit);
+        let word = |value: i64| Tree::int(Scalar::U32, value);
+        let zero = self.w.emit(&word(0));
+        self.set_source_line(span);
+        let first = self.w.b.compare_exchange(target.view, at, zero, zero);
+        let found = self.new_local("found", Scalar::U32.into(), &[Value::int(Scalar::U32, 0)]);
+        self.assign(found, &Tree::emitted(first, Scalar::U32));
+        self.w.b.open_block();
+        let seen = Tree::emitted(self.w.b.read(found), Scalar::U32);
+        let compare = |op: Op, with: Tree| Tree::op(op, vec![seen.clone(), with]);
+        let next = match name {
+            "atomicInc" => Tree::select(compare(Op::Ge, limit), word(0), compare(Op::Add, word(1))),
+            _ => {
+                let wraps = Tree::op(Op::Or, vec![compare(Op::Eq, word(0)), compare(Op::Gt, limit.clone())]);
+                Tree::select(wraps, limit, compare(Op::Sub, word(1)))
+            }
+        };
+        let (expected, next) = (self.w.emit(&seen), self.w.emit(&next));
+        self.set_source_line(span);
+        let old = self.w.b.compare_exchange(target.view, at, expected, next);
+        let old = Tree::emitted(old, Scalar::U32);
+        self.assign(found, &old);
+        let condition = self.w.emit(&compare(Op::Eq, old));
+        self.w.b.open_block();
+        self.w.stmt(Stmt::Break);
+        let then = self.w.b.close_block();
+        self.w.stmt(Stmt::If { condition, then, otherwise: vec![] });
+        let body = self.w.b.close_block();
+        self.w.stmt(Stmt::Loop { body });
+        Ok(CudaOperand::Tree(Tree::emitted(self.w.b.read(found), Scalar::U32)))
     }
 
     /// Resolves the pointer argument of an atomic.

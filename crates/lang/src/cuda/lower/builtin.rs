@@ -50,12 +50,25 @@ impl<'m> Lowering<'m> {
         if let Some(done) = self.group_function(name, templates, args, span)? {
             return Ok(done);
         }
+        if let Some(done) = self.pair_function(name, args, span)? {
+            return Ok(done);
+        }
         match name {
             "__ldg" | "__ldca" | "__ldcg" | "__ldcs" | "__ldlu" | "__ldcv" => {
                 self.check_arg_count(name, args, 1, span)?;
                 let pointer = self.operand(&args[0])?;
                 let lvalue = self.pointee(pointer, span)?;
                 return Ok(CudaOperand::Tree(self.read(&lvalue, span)?));
+            }
+            "__stcs" | "__stcg" | "__stwb" | "__stwt" => {
+                self.check_arg_count(name, args, 2, span)?;
+                let pointer = self.operand(&args[0])?;
+                let lvalue = self.pointee(pointer, span)?;
+                self.check_assignable(&lvalue, args[0].span)?;
+                let value = self.initializer(&args[1], lvalue.ty)?;
+                let value = self.materialize(value);
+                self.write(&lvalue, value, span)?;
+                return Ok(CudaOperand::Void);
             }
             "printf" => return self.print(args, span),
             "assert" => {
@@ -90,7 +103,7 @@ impl<'m> Lowering<'m> {
             | "sincospi" | "cospi" | "norm3d" | "norm4d" | "normf" | "norm" | "frexpf" | "frexp" | "modff" | "modf"
             | "ilogbf" | "ilogb" | "logbf" | "logb" | "lgammaf" | "lgamma" | "tgammaf" | "tgamma" | "j0f" | "j1f"
             | "y0f" | "y1f" | "rhypotf" | "rhypot" | "rcbrtf" | "rcbrt" | "erfinvf" | "erfinv" | "erfcinvf"
-            | "normcdff" | "normcdfinvf" | "__dp4a" | "__vadd2" | "__vadd4" => {
+            | "normcdff" | "normcdfinvf" | "__vadd2" | "__vadd4" => {
                 return self.unsupported(
                     span,
                     format!("'{name}'"),

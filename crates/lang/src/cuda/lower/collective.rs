@@ -150,7 +150,7 @@ impl<'m> Lowering<'m> {
         while distance > 0 {
             let own = self.materialize(sum);
             let lane = Tree::int(self.index_type, distance);
-            let other = self.shuffle_tree(Shuffle::Xor, own.clone(), lane, collective.threads.into(), span)?;
+            let other = self.shuffle_tree(Shuffle::Xor, own.clone(), lane, collective.threads.into(), None, span)?;
             sum = self.combined(combine, own, other, collective.scalar, span)?;
             distance /= 2;
         }

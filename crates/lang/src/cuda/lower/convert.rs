@@ -3,6 +3,7 @@
 use bornite_ir::{Op, Scalar, Stmt, Type, View};
 
 use super::lvalue::{CudaOperand, Lvalue, Pointer, Projection, RegisterArray};
+use super::pair::is_pair;
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
@@ -58,6 +59,16 @@ impl<'m> Lowering<'m> {
 
     /// Lowers a binary operator on numbers, with the usual arithmetic conversions.
     pub(super) fn binary(&mut self, op: Binary, a: Tree, b: Tree, span: SourceSpan) -> LowerResult<Tree> {
+        if is_pair(a.ty) && a.ty == b.ty {
+            let op = match op {
+                Binary::Add => Op::Add,
+                Binary::Sub => Op::Sub,
+                Binary::Mul => Op::Mul,
+                Binary::Div => Op::Div,
+                _ => return self.unsupported(span, "this operator on pairs of floats", "apply it to each component"),
+            };
+            return Ok(Tree::op(op, vec![a, b]));
+        }
         let (Some(left), Some(right)) = (a.scalar(), b.scalar()) else {
             self.report_unsupported(None)?;
             let (a, b) = (self.type_name(a.ty), self.type_name(b.ty));

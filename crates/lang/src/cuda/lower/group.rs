@@ -141,7 +141,7 @@ impl<'m> Lowering<'m> {
                 };
                 let (operand, lane_tree) = (self.rvalue(value)?, self.rvalue(lane)?);
                 let lane = self.convert(lane_tree, Scalar::I32.into(), lane.span)?.cast(self.index_type);
-                Ok(CudaOperand::Tree(self.shuffle_tree(shuffle, operand, lane, size.into(), value.span)?))
+                Ok(CudaOperand::Tree(self.shuffle_tree(shuffle, operand, lane, size.into(), None, value.span)?))
             }
             (Group::Tile(32, _), "any" | "all" | "ballot", [condition]) => {
                 let vote = match name {
@@ -150,7 +150,7 @@ impl<'m> Lowering<'m> {
                     _ => Vote::Ballot,
                 };
                 let condition = self.condition(condition)?;
-                Ok(CudaOperand::Tree(self.vote_tree(vote, condition, span)))
+                Ok(CudaOperand::Tree(self.vote_tree(vote, condition, None, span)))
             }
             _ => self.unsupported(span, format!("'{name}' of this group"), ""),
         }
@@ -183,7 +183,7 @@ impl<'m> Lowering<'m> {
         while distance > 0 {
             let own = self.materialize(sum);
             let lane = Tree::int(self.index_type, distance);
-            let other = self.shuffle_tree(Shuffle::Xor, own.clone(), lane, size.into(), value.span)?;
+            let other = self.shuffle_tree(Shuffle::Xor, own.clone(), lane, size.into(), None, value.span)?;
             sum = Tree::op(op, vec![own, other]);
             distance /= 2;
         }

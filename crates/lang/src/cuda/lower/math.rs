@@ -22,6 +22,7 @@ pub const COMPOSITE_FUNCTIONS: &[(&str, usize)] = &[
     ("__funnelshift_l", 3),
     ("__funnelshift_r", 3),
     ("__byte_perm", 3),
+    ("__dp4a", 3),
     ("lroundf", 1),
     ("lround", 1),
     ("llroundf", 1),
@@ -113,6 +114,16 @@ impl<'m> Lowering<'m> {
             "__byte_perm" => {
                 let words = all(self, Scalar::U32);
                 self.byte_perm(words)
+            }
+            "__dp4a" => {
+                // Bytes have the sign of the arguments.
+                let is_signed = trees[0].scalar().is_some_and(Scalar::is_signed);
+                let scalar = if is_signed { Scalar::I32 } else { Scalar::U32 };
+                let int = |value: i64| Tree::int(scalar, value);
+                let words = all(self, scalar);
+                let byte = |x: &Tree, n: i64| op(Op::Shr, [op(Op::Shl, [x.clone(), int(24 - 8 * n)]), int(24)]);
+                let product = |n: i64| op(Op::Mul, [byte(&words[0], n), byte(&words[1], n)]);
+                (0..4).fold(words[2].clone(), |sum, n| op(Op::Add, [sum, product(n)]))
             }
             "lroundf" | "lround" | "llroundf" | "llround" | "lrintf" | "lrint" | "llrintf" | "llrint" => {
                 let single = name.ends_with('f') || trees[0].scalar() == Some(Scalar::F32);

@@ -132,6 +132,10 @@ impl<'m> Lowering<'m> {
             _ => None,
         };
         let Some((at, ty)) = found else {
+            // A static member of the object's struct.
+            if let Some(operand) = self.static_member(lvalue.ty, member, span)? {
+                return Ok(operand);
+            }
             let what = format!("'{}' has no member '{text}'", self.type_name(lvalue.ty));
             return self.fail(span, what, "no such member", "");
         };

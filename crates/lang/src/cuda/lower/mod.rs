@@ -50,6 +50,7 @@ mod method;
 mod names;
 mod operator;
 mod overload;
+mod pair;
 mod parallel_for;
 mod printer_functions;
 mod scan;

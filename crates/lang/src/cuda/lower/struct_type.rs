@@ -4,8 +4,8 @@ use bornite_ir::{MAX_COMPONENTS, Type};
 
 use super::method::ThisObject;
 use super::names::unmangled;
-use super::{BoundArg, LowerFailed, LowerResult, Lowering};
-use crate::cuda::ast::Declarator;
+use super::{BoundArg, LowerFailed, LowerResult, Lowering, scan};
+use crate::cuda::ast::{Declarator, Expr, Storage, StructItem};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
@@ -58,6 +58,7 @@ impl<'m> Lowering<'m> {
 
     fn fields(&mut self, n: usize) -> LowerResult<Vec<(String, Type)>> {
         let item = &self.module.file.structs[n];
+        self.bind_sizes(item)?;
         let mut fields: Vec<(String, Type)> = vec![];
         for field in &item.fields {
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
@@ -78,6 +79,24 @@ impl<'m> Lowering<'m> {
             fields.push(("empty".into(), bornite_ir::Scalar::U8.into()));
         }
         Ok(fields)
+    }
+
+    /// Binds the static members that the sizes of arrays refer to, also through each other.
+    fn bind_sizes(&mut self, item: &'m StructItem) -> LowerResult {
+        let mut exprs: Vec<&Expr> = item.fields.iter().flat_map(|field| field.sizes.iter().flatten()).collect();
+        let mut used = vec![];
+        for declared in item.statics.iter().rev() {
+            if exprs.iter().any(|expr| scan::mentions(expr, declared.name)) {
+                exprs.extend(&declared.init);
+                used.push(declared);
+            }
+        }
+        let storage = Storage { constant: true, ..Storage::default() };
+        for declared in used.into_iter().rev() {
+            let binding = self.declare_global(declared, storage, declared.span)?;
+            self.bind(declared.name, binding);
+        }
+        Ok(())
     }
 
     /// Type of an array in a struct: a vector or matrix, which has the same memory layout.

@@ -5,9 +5,9 @@ use bornite_ir::{IntRange, Scalar, Type, Value};
 use super::lvalue::CudaOperand;
 use super::{BoundArg, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Declarator, Expr, Function, TemplateArg, TemplateParam};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, TemplateArg, TemplateParam};
 use crate::cuda::lex::Symbol;
-use crate::cuda::types::CType;
+use crate::cuda::types::{CType, Group};
 use crate::diagnostic::counted;
 
 impl<'m> Lowering<'m> {
@@ -139,6 +139,13 @@ impl<'m> Lowering<'m> {
     /// Deduces a template parameter from a function argument.
     pub(super) fn deduce(&self, param: &TemplateParam, of: &Declarator, operand: &CudaOperand) -> Option<BoundArg> {
         let (found, pointers) = match operand {
+            // thread_block_tile<N> from thread_block_tile<32>.
+            CudaOperand::Group(Group::Tile(size, _)) if let Base::Template(name, args) = &of.ty.base => {
+                let [TemplateArg::Value(value), ..] = &args[..] else { return None };
+                let is_param = matches!(value.kind, ExprKind::Name(name) if name == param.name);
+                let is_tile = self.text(*name) == "thread_block_tile";
+                return (is_param && is_tile).then(|| BoundArg::Value(Value::int(Scalar::I64, (*size).into())));
+            }
             CudaOperand::Group(group) => {
                 let is_param = of.ty.base == Base::Named(param.name) && param.is_type() && of.ty.pointers == 0;
                 return is_param.then_some(BoundArg::Type(CType::Group(*group)));
@@ -167,7 +174,7 @@ impl<'m> Lowering<'m> {
                 let names = |arg: &TemplateArg| match arg {
                     TemplateArg::Type(ty) => ty.base == Base::Named(param.name) && ty.pointers == 0,
                     TemplateArg::Value(value) => {
-                        matches!(value.kind, crate::cuda::ast::ExprKind::Name(name) if name == param.name)
+                        matches!(value.kind, ExprKind::Name(name) if name == param.name)
                     }
                 };
                 args.iter().zip(bound).find(|(arg, _)| names(arg)).map(|(_, bound)| *bound)
