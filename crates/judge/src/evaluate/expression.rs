@@ -62,13 +62,14 @@ impl Machine<'_, '_> {
                     }
                 })?
             }
-            Expr::Shuffle { shuffle, value, lane } => {
+            // The interpreter has checked that all threads of the mask take part.
+            Expr::Shuffle { shuffle, value, lane, mask: _ } => {
                 let (value, from) = (self.component(*value, 0), self.component(*lane, 0));
                 vec![self.shuffle(*shuffle, &value, &from, mask)?]
             }
-            Expr::Vote { vote, value } => {
-                let value = self.component(*value, 0);
-                vec![self.vote(*vote, &value, mask)]
+            Expr::Vote { vote, value, mask: named } => {
+                let (value, named) = (self.component(*value, 0), named.map(|named| self.component(named, 0)));
+                vec![self.vote(*vote, &value, named.as_ref(), mask)?]
             }
         };
         if let Some(op) = compute.unsupported {
@@ -98,12 +99,14 @@ impl Machine<'_, '_> {
         Ok(Rc::new(out))
     }
 
-    fn vote(&self, vote: Vote, value: &Component, mask: &Mask) -> Component {
+    fn vote(&self, vote: Vote, value: &Component, named: Option<&Component>, mask: &Mask) -> Outcome<Component> {
         let scalar = if vote == Vote::Ballot { Scalar::U32 } else { Scalar::Bool };
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
             let base = lane / WARP_SIZE * WARP_SIZE;
-            let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| mask.0[lane]);
+            let bits = named.map_or(Some(-1), |named| named.int(lane)).ok_or(NoBounds::Undecided("the mask of a vote"))?;
+            let takes_part = |lane: usize| mask.0[lane] && bits >> (lane - base) & 1 == 1;
+            let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| takes_part(lane));
             out.lanes[lane] = match warp().any(|lane| value.lanes[lane] == Lane::Undecided) {
                 true => Lane::Undecided,
                 false => {
@@ -117,7 +120,7 @@ impl Machine<'_, '_> {
                 }
             };
         }
-        Rc::new(out)
+        Ok(Rc::new(out))
     }
 
     fn component_count(&self, id: ExprId) -> usize {
