@@ -198,7 +198,7 @@ fn results_are_written_and_compared() {
         (&["--expect", "y=zeros:11"], "--expect y: the array has shape [3, 4], expected [11]"),
         (&["--expect", "y=zeros:4x3"], "--expect y: the array has shape [3, 4], expected [4, 3]"),
         (&["--expect", "y=@x.bin"], "cannot read x.bin"),
-        (&["--rtol", "-1"], "expected a number of at least 0"),
+        (&["--rtol=-1"], "expected a number of at least 0"),
         (&["--out", "x.npy"], "cannot create the folder x.npy"),
     ] {
         let output = run(more);

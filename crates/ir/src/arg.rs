@@ -79,7 +79,7 @@ pub enum FaultKind {
         /// Number of elements along the dimension.
         len: u64,
         /// All indices of the access, if the view has several dimensions and they are known.
-        indices: Vec<i64>,
+        indices: Box<[i64]>,
         /// The faulting thread.
         thread: String,
     },
@@ -103,23 +103,21 @@ pub enum FaultKind {
         /// Name of the array.
         view: String,
         /// The index along each dimension.
-        indices: Vec<i64>,
+        indices: Box<[i64]>,
         /// The faulting thread.
         thread: String,
     },
     /// Data race: two unordered accesses to one element, at least one of them a write.
-    #[error("race on '{}': {first} and {second} are not ordered by a barrier", element(view, indices))]
+    #[error("race on '{}': {} and {second} are not ordered by a barrier", element(view, indices), first.access)]
     Race {
         /// Name of the view.
         view: String,
         /// The index along each dimension.
-        indices: Vec<i64>,
-        /// The earlier access: its kind, thread and block.
-        first: String,
-        /// The later access, at the fault's line.
+        indices: Box<[i64]>,
+        /// The earlier access.
+        first: Box<EarlierAccess>,
+        /// The later access, at the fault's line: its kind, thread and block.
         second: String,
-        /// Line of the earlier access in the kernel's text form, from 1.
-        first_line: Option<usize>,
     },
     /// Barrier that is reached by only some threads of the block or warp.
     #[error("divergent barrier: reached by {reached} of {expected} threads{scope}")]
@@ -169,6 +167,15 @@ pub enum FaultKind {
     InvalidCall(String),
 }
 
+/// The earlier access of a race.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierAccess {
+    /// Its kind, thread and block.
+    pub access: String,
+    /// Line of the kernel's text form, from 1.
+    pub line: Option<usize>,
+}
+
 impl FaultKind {
     /// Returns the name of the kind, such as `race`.
     pub fn name(&self) -> &'static str {
@@ -201,7 +208,7 @@ fn accessed(view: &str, indices: &[i64]) -> String {
 impl Fault {
     /// Returns the line of the earlier access of a race, in the kernel's text form.
     pub fn earlier_line(&self) -> Option<usize> {
-        if let FaultKind::Race { first_line, .. } = self.kind { first_line } else { None }
+        if let FaultKind::Race { first, .. } = &self.kind { first.line } else { None }
     }
 
     /// Creates a fault for arguments that do not match the kernel.

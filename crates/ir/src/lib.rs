@@ -67,7 +67,7 @@ mod ty;
 mod verify;
 
 pub use algebra::{AlgebraOp, AlgebraOpRow, Components};
-pub use arg::{Arg, Fault, FaultKind, check_args, load_scalar, store_scalar};
+pub use arg::{Arg, EarlierAccess, Fault, FaultKind, check_args, load_scalar, store_scalar};
 pub use builder::{Builder, EnclosingCode, Mark};
 pub use elementwise::{ElementwiseError, elementwise};
 pub use emit::{Emit, EmitBits, LookupTable};

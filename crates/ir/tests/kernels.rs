@@ -95,7 +95,13 @@ fn an_out_of_bounds_index_is_a_fault() {
     let fault = interp::run(&kernel, &mut [Arg::Read(&words(&[0.0; 10])), Arg::Write(&mut [0; 5])]).unwrap_err();
     assert_eq!(
         fault.kind,
-        FaultKind::OutOfBounds { view: "x".into(), index: 10, len: 10, indices: vec![], thread: "instance 9".into() }
+        FaultKind::OutOfBounds {
+            view: "x".into(),
+            index: 10,
+            len: 10,
+            indices: Box::default(),
+            thread: "instance 9".into()
+        }
     );
     assert_eq!(
         fault.to_string(),

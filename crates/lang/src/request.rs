@@ -118,7 +118,7 @@ impl Lowered {
                 .collect();
             all.push(rest);
             all.reverse();
-            *indices = all;
+            *indices = all.into();
         }
         kind
     }

@@ -215,7 +215,7 @@ fn shared_memory_can_be_declared_in_many_ways() {
         (
             "",
             "__shared__ int s[4][8]; ((int*)s)[t] = 1; __syncthreads(); x[i] = s[0][t];",
-            "index 8 is outside 's' of 8 elements",
+            "index 8 is outside 's, dimension 1' of 8 elements",
         ),
         (
             "__device__ double first() { extern __shared__ double d[]; return d[0]; }",

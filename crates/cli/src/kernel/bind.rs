@@ -38,6 +38,13 @@ pub fn bind(
         DefaultArgs::Generated => run::values(kernel),
         DefaultArgs::Sizes(_) => vec![vec![]; kernel.values.len()],
     };
+    let mut shapes = vec![];
+    for (name, param) in params {
+        if let (ParamRef::View(n), Some(arg)) = (param, args.iter().find(|arg| arg.name == *name)) {
+            let layout = kernel.params[*n as usize].ty.layout(&kernel.structs);
+            shapes.push((name.as_str(), arg.element_shape(&layout)?));
+        }
+    }
     let missing = |name: &str| Failure::from(format!("parameter '{name}' has no argument: add --arg {name}=…"));
     let arg_of = |name: &str| args.iter().find(|arg| arg.name == name);
     for (name, param) in params {
@@ -48,7 +55,9 @@ pub fn bind(
             (None, DefaultArgs::Generated) => {}
             (None, DefaultArgs::Sizes(launch)) => {
                 let scalar = kernel.values[*n as usize].ty.as_scalar().filter(|scalar| !scalar.is_float());
-                let (Some(size), Some(scalar)) = (launch.size(name), scalar) else { return Err(missing(name)) };
+                let (Some(size), Some(scalar)) = (launch.size(name, &shapes), scalar) else {
+                    return Err(missing(name));
+                };
                 *value = vec![Value::int(scalar, size)];
             }
         }

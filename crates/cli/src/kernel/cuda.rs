@@ -283,9 +283,13 @@ impl LaunchOptions {
             lines.push(format!("template arguments <{arguments}"));
         }
         let arrays = lowered.params.iter().filter(|(_, param)| matches!(param, ParamRef::View(_)));
-        let lengths = arrays.map(|(array, _)| match self.args.iter().find(|arg| arg.name == *array) {
-            Some(arg) if arg.count() == 1 => format!("{array}: 1 element"),
-            Some(arg) => format!("{array}: {} elements", arg.count()),
+        let length = |array: &str| {
+            let (_, dims) = request.views.iter().find(|(name, _)| name == array)?;
+            dims[0].extent.known()
+        };
+        let lengths = arrays.map(|(array, _)| match length(array) {
+            Some(1) => format!("{array}: 1 element"),
+            Some(count) => format!("{array}: {count} elements"),
             None => format!("{array}: at most {} elements", i32::MAX),
         });
         lines.push(lengths.collect::<Vec<_>>().join(", "));
@@ -322,11 +326,12 @@ impl LaunchOptions {
     /// Value of a size parameter without an argument, by the name that `kernel emit` gives it:
     /// `x_shape0` and `x_stride0` of an array argument, `launch_count` and `launch_dim0` of the
     /// launch. The options that run a Python-syntax kernel therefore also run its emitted text.
-    pub fn size(&self, name: &str) -> Option<i64> {
+    /// `arrays` are the shapes of the array arguments.
+    pub fn size(&self, name: &str, arrays: &[(&str, Vec<u64>)]) -> Option<i64> {
         let (of, what) = name.rsplit_once('_')?;
         let (sizes, what) = match of {
             "launch" => (&self.dim.as_ref()?.0, what),
-            array => (&self.args.iter().find(|arg| arg.name == array)?.shape, what),
+            array => (&arrays.iter().find(|(name, _)| *name == array)?.1, what),
         };
         let number = |prefix: &str| what.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
         let product = |sizes: &[u64]| sizes.iter().try_fold(1u64, |n, size| n.checked_mul(*size));

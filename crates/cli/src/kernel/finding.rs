@@ -35,7 +35,7 @@ impl RunFinding {
         };
         let fault = Some(kind.name());
         let accesses = match kind {
-            FaultKind::Race { first, second, .. } => Some([(first, earlier), (second, line)]),
+            FaultKind::Race { first, second, .. } => Some([(first.access, earlier), (second, line)]),
             _ => None,
         };
         RunFinding { message, fault, line, accesses }

@@ -12,7 +12,7 @@ use super::contents::single_scalar;
 use crate::Failure;
 
 /// Options for the arrays after a run.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone)]
 pub struct OutputOptions {
     /// Write every array that the kernel writes to this folder, as NAME.npy
     #[arg(long, value_name = "DIR")]
@@ -229,6 +229,11 @@ impl OutputOptions {
     pub fn loaded(&self) -> Result<OutputOptions, Failure> {
         let expect = self.expect.iter().map(ArgSpec::loaded).collect::<Result<_, _>>()?;
         Ok(OutputOptions { expect, ..self.clone() })
+    }
+
+    /// The options without files to write and comparisons.
+    pub fn only_shown(&self) -> OutputOptions {
+        OutputOptions { out: None, expect: vec![], ..self.clone() }
     }
 
     /// Writes, compares and formats the arrays after a run without a fault. `seed` is that of the

@@ -246,8 +246,10 @@ fn execute(
         })
         .collect();
     // Arrays of a run with a finding are neither written to files nor compared.
-    let quiet = OutputOptions::default();
-    let report = (if found.is_some() { &quiet } else { outputs }).report(&arrays, seed)?;
+    let report = match found {
+        Some(_) => outputs.only_shown().report(&arrays, seed)?,
+        None => outputs.report(&arrays, seed)?,
+    };
     let ok = found.is_none() && report.error.is_none();
     if options.json {
         let mut members = RunFinding::json(found.as_ref(), job);

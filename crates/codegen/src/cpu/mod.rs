@@ -271,12 +271,12 @@ impl CpuKernel {
         } else if record.dimension == COMPONENT {
             let count = ty.map_or(0, |ty| ty.component_count(&self.kernel.structs));
             let view = format!("{name}, components");
-            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, indices: vec![], thread }
+            FaultKind::OutOfBounds { view, index: record.index, len: count as u64, indices: Box::default(), thread }
         } else if record.dimension == ASSERTION {
             match checks(&self.kernel).get(record.view as usize) {
                 Some(Check::InBounds { len, array, .. }) => {
                     let (view, index) = (array.clone(), record.index);
-                    FaultKind::OutOfBounds { view, index, len: *len, indices: vec![], thread }
+                    FaultKind::OutOfBounds { view, index, len: *len, indices: Box::default(), thread }
                 }
                 Some(Check::Assert { message, .. }) => FaultKind::AssertionFailed { message: message.clone(), thread },
                 None => FaultKind::AssertionFailed { message: String::new(), thread },
@@ -292,7 +292,7 @@ impl CpuKernel {
             let extent = dims.get(record.dimension as usize).map_or(0, |dim| dim.extent.resolve(values));
             let view = if dims.len() > 1 { format!("{name}, dimension {}", record.dimension) } else { name };
             let len = extent.max(0) as u64;
-            FaultKind::OutOfBounds { view, index: record.index, len, indices: vec![], thread }
+            FaultKind::OutOfBounds { view, index: record.index, len, indices: Box::default(), thread }
         };
         Fault { kernel: self.kernel.name.clone(), kind, line: None }
     }

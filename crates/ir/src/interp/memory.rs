@@ -7,7 +7,8 @@ use super::lanes::{Mask, Register};
 use super::races::{AccessEvent, AccessKind, Conflict};
 use super::{Component, ExecutionOrder, Machine, RecordedAccess};
 use crate::{
-    Arg, Args, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt, Value, View,
+    Arg, Args, EarlierAccess, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt,
+    Value, View,
     WARP_SIZE, load_scalar, store_scalar,
 };
 
@@ -57,19 +58,19 @@ impl BoundView {
 
     /// Returns the indices of the element of a cell, or its offset if the strides do not determine
     /// them.
-    pub fn indices(&self, cell: usize) -> Vec<i64> {
+    pub fn indices(&self, cell: usize) -> Box<[i64]> {
         let offset = (cell / self.cells) as i64;
         let mut rest = offset - self.origin;
         let mut indices = vec![];
         for &(extent, stride) in &self.dims {
             let index = if stride > 0 && rest >= 0 { rest / stride } else { 0 };
             if index >= extent {
-                return vec![offset];
+                return [offset].into();
             }
             indices.push(index);
             rest -= index * stride;
         }
-        if rest == 0 { indices } else { vec![offset] }
+        if rest == 0 { indices.into() } else { [offset].into() }
     }
 }
 
@@ -241,7 +242,7 @@ impl Machine<'_, '_, '_> {
             if !(0..count as i64).contains(&index) {
                 let view = format!("{}, components", self.kernel.view(view).name);
                 let (len, thread) = (count as u64, self.lane_name(lane));
-                let kind = FaultKind::OutOfBounds { view, index, len, indices: vec![], thread };
+                let kind = FaultKind::OutOfBounds { view, index, len, indices: Box::default(), thread };
                 return Err(self.fault(kind));
             }
         }
@@ -398,7 +399,7 @@ impl Machine<'_, '_, '_> {
             if index < 0 || index >= extent.saturating_sub(reach) {
                 let name = self.kernel.view(view).name;
                 let (view, indices) = match last {
-                    0 => (name.into(), vec![]),
+                    0 => (name.into(), Box::default()),
                     _ => (format!("{name}, dimension {n}"), indices[..=last].iter().map(|i| i.int(lane)).collect()),
                 };
                 let index = if index < 0 { index } else { index.saturating_add(reach) };
@@ -464,9 +465,11 @@ impl Machine<'_, '_, '_> {
         let kind = FaultKind::Race {
             view: self.kernel.view(view).name.into(),
             indices: self.bound_view(view).indices(cell),
-            first: access(earlier.kind, earlier.block, earlier.thread),
+            first: Box::new(EarlierAccess {
+                access: access(earlier.kind, earlier.block, earlier.thread),
+                line: self.recording.as_ref().and_then(|recording| self.kernel.line_of(recording.stmt?)),
+            }),
             second: access(kind, event.block, event.thread),
-            first_line: self.recording.as_ref().and_then(|recording| self.kernel.line_of(recording.stmt?)),
         };
         self.race = Some(RecordedAccess { view, cell, access: earlier, stmt: None });
         Err(self.fault(kind))

@@ -70,7 +70,7 @@ fn launch<'k>(
     options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
     recording: Option<RecordedAccess<'k>>,
-) -> Result<(), (Fault, Option<RecordedAccess<'k>>)> {
+) -> Result<(), Box<(Fault, Option<RecordedAccess<'k>>)>> {
     let (blocks, lanes) = match kernel.launch {
         LaunchMode::ParallelFor { .. } => {
             let count = kernel.launch.count(values);
@@ -95,7 +95,7 @@ fn launch<'k>(
         let message = format!(
             "{registers} values for each of {lanes} threads exceed the interpreter's limit of {MAX_REGISTER_BYTES} bytes"
         );
-        return Err((Fault::invalid_call(kernel, message), None));
+        return Err(Box::new((Fault::invalid_call(kernel, message), None)));
     }
     let mut machine = Machine {
         kernel,
@@ -123,7 +123,7 @@ fn launch<'k>(
     };
     for n in 0..blocks {
         machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
-        machine.run_block().map_err(|fault| (fault, machine.race.take()))?;
+        machine.run_block().map_err(|fault| Box::new((fault, machine.race.take())))?;
     }
     Ok(())
 }
@@ -410,7 +410,7 @@ impl<'k> Machine<'k, '_, '_> {
                 view: array.clone(),
                 index: value.int(lane),
                 len: *len,
-                indices: vec![],
+                indices: Box::default(),
                 thread,
             },
         }))

@@ -30,7 +30,7 @@ pub(super) fn run_recorded(
     let before: Vec<Option<Vec<u64>>> = args.iter().filter(|_| tracked).map(copy).collect();
     let (fault, race) = match launch(kernel, args, values, options, print, None) {
         Ok(()) => return Ok(()),
-        Err(fault) => fault,
+        Err(error) => *error,
     };
     if race.is_none() {
         return Err(fault);
@@ -40,5 +40,5 @@ pub(super) fn run_recorded(
             arg.copy_from_slice(&words);
         }
     }
-    Err(launch(kernel, args, values, options, &mut |_| {}, race).err().map_or(fault, |(fault, _)| fault))
+    Err(launch(kernel, args, values, options, &mut |_| {}, race).err().map_or(fault, |error| error.0))
 }

@@ -31,9 +31,9 @@ fn run(kernel: &Kernel, order: ExecutionOrder) -> Result<(), Fault> {
 
 /// Checks that both lines of a race are accesses of the reported kinds.
 fn assert_lines(kernel: &Kernel, fault: &Fault) {
-    let FaultKind::Race { view, first, second, first_line, .. } = &fault.kind else { return };
+    let FaultKind::Race { view, first, second, .. } = &fault.kind else { return };
     let text = kernel.to_string();
-    for (access, line) in [(first, first_line), (second, &fault.line)] {
+    for (access, line) in [(&first.access, &first.line), (second, &fault.line)] {
         let line = line.and_then(|line| text.lines().nth(line - 1)).unwrap_or_default().trim_start();
         let matches = match access.split(" by ").next() {
             Some("a write") => line.starts_with(&format!("{view}[")) || line.starts_with(&format!("wide 4 {view}[")),

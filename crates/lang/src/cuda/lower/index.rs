@@ -95,7 +95,7 @@ impl<'m> Lowering<'m> {
                 }
                 let at = self.rvalue(index)?;
                 if let ([size, rest @ ..], true) = (&pointer.sizes[..], pointer.prefix.len() + 1 >= pointer.rank) {
-                    let name = self.array_name(pointer.view);
+                    let name = self.dimension_name(pointer.view, pointer.sizes.len());
                     let at = match *size {
                         UNKNOWN_SIZE => self.lower_index(at, index.span)?,
                         size => Index {
@@ -288,6 +288,17 @@ impl<'m> Lowering<'m> {
         match &pointer.sizes[..] {
             [] => (pointer.prefix.len() + 1..pointer.rank).map(|n| self.extent(pointer.view, n) as u64).collect(),
             [_, rest @ ..] => rest.to_vec(),
+        }
+    }
+
+    /// Name of an array of which the last `left` dimensions are not indexed yet, with the next
+    /// dimension if a one-dimensional view holds several: `tile, dimension 1`.
+    fn dimension_name(&self, view: View, left: usize) -> String {
+        let (name, view_name) = (self.array_name(view), self.w.b.kernel().view(view).name);
+        let sizes = self.flat_arrays.iter().find(|(flat, _)| flat == view_name).map(|(_, sizes)| sizes.len());
+        match sizes.and_then(|count| count.checked_sub(left)) {
+            Some(dimension) => format!("{name}, dimension {dimension}"),
+            None => name,
         }
     }
 
