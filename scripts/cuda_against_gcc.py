@@ -29,7 +29,8 @@ SHIM = Path(__file__).parent / "cuda_shim"
 EXCLUDED = re.compile(
     r"\b(__sync\w+|__shared__|__shfl\w*|__ballot\w*|__any\w*|__all\w*|__activemask|__match\w*|__reduce\w*|atomic\w+|"
     r"cooperative_groups|cub|thrust|curand\w*|half2?|__half\w*|\w*bfloat16\w*|clock\w*|asm|__threadfence\w*|printf|"
-    r"assert|__trap|(?:tex|surf)[123]D\w*|texture|cuda(?:Texture|Surface)\w+|malloc|wmma|__nv_fp8\w*|__nanosleep|__dp4a|__vabsdiff\w*)\b"
+    r"assert|__trap|(?:tex|surf)[123]D\w*|texture|cuda(?:Texture|Surface)\w+|malloc|wmma|"
+    r"__nv_fp8\w*|__nanosleep|__dp4a|__vabsdiff\w*)\b"
 )
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 FORMATS = {"f32": "f", "f64": "d", "i8": "b", "u8": "B", "i16": "h", "u16": "H", "i32": "i", "u32": "I", "i64": "q",

@@ -117,7 +117,7 @@ fn mistakes_are_explained() {
         (&["kernel", "tune", file, "--blocks", "0,64", "--dim", "64"], "0 is not in 1..=1024"),
         (&["kernel", "run", file, "--arg", "x=many:10"], "the kinds are randn, rand, zeros, ones, range"),
         (&["kernel", "run", file, "--grid", "0"], "such as 16x16"),
-        (&["kernel", "emit", file, "--kernel", "other"], "has no kernel 'other'; it has scale"),
+        (&["kernel", "emit", file, "--kernel", "other"], "there is no kernel 'other'; the file has scale"),
         (&["kernel", "emit", "--template", "axpy", "--block", "32"], "require a CUDA C++ or Python-syntax file"),
         (&["kernel", "check", "/nowhere/at/all.cu"], "/nowhere/at/all.cu"),
     ] {
