@@ -8,8 +8,7 @@ use super::races::{AccessEvent, AccessKind, Conflict};
 use super::{Component, ExecutionOrder, Machine, RecordedAccess};
 use crate::{
     Arg, Args, EarlierAccess, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt,
-    Value, View,
-    WARP_SIZE, load_scalar, store_scalar,
+    Value, View, WARP_SIZE, load_scalar, store_scalar,
 };
 
 /// A view bound to its argument: extents, strides and layout in this launch.

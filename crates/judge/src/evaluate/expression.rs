@@ -104,7 +104,8 @@ impl Machine<'_, '_> {
         let mut out = Register::splat(Value::int(scalar, 0), self.lanes);
         for lane in mask.lanes() {
             let base = lane / WARP_SIZE * WARP_SIZE;
-            let bits = named.map_or(Some(-1), |named| named.int(lane)).ok_or(NoBounds::Undecided("the mask of a vote"))?;
+            let bits =
+                named.map_or(Some(-1), |named| named.int(lane)).ok_or(NoBounds::Undecided("the mask of a vote"))?;
             let takes_part = |lane: usize| mask.0[lane] && bits >> (lane - base) & 1 == 1;
             let warp = || (base..self.lanes.min(base + WARP_SIZE)).filter(|&lane| takes_part(lane));
             out.lanes[lane] = match warp().any(|lane| value.lanes[lane] == Lane::Undecided) {

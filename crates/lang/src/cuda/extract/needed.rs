@@ -283,11 +283,12 @@ impl<'a> Needed<'a> {
                 // Another architecture may need what this one excludes.
                 TraceKind::Excluded | TraceKind::Directive(false)
                     if self.depends_on_architecture(element.group)
-                        && self.units.unit_at(element.raw.start).is_none() =>
+                        && self.units.unit_at(element.raw.start).is_none()
+                        && line
+                            .iter()
+                            .any(|token| name_of(&token.kind).is_some_and(|name| self.macros.contains(&name))) =>
                 {
-                    if line.iter().any(|token| name_of(&token.kind).is_some_and(|name| self.macros.contains(&name))) {
-                        self.keep_group(element.group);
-                    }
+                    self.keep_group(element.group);
                 }
                 _ => {}
             }

@@ -50,7 +50,7 @@ pub struct Preprocessed {
     pub missing_headers: Vec<MissingHeader>,
     /// Paths of the included files.
     pub included: Vec<PathBuf>,
-    /// What was read, if requested.
+    /// Source elements in reading order, if requested.
     pub trace: Option<Vec<TraceElement>>,
 }
 
