@@ -9,6 +9,7 @@ mod instances;
 mod language;
 mod namespaces;
 mod preprocessor;
+mod rules;
 mod specializations;
 mod types;
 mod unfinished;

@@ -109,6 +109,7 @@ impl<'m> Lowering<'m> {
         for (n, arg) in args.iter().enumerate() {
             let operand = match &arg.kind {
                 ExprKind::Braces(_) => CudaOperand::Tree(self.braced_argument(all[0], templates, n, arg)?),
+                _ if self.takes_reference(all, n) => self.referred(arg)?,
                 _ => self.operand(arg)?,
             };
             operands.push(self.by_value_unless_reference(all, n, operand, arg.span)?);
@@ -124,11 +125,16 @@ impl<'m> Lowering<'m> {
         operand: CudaOperand,
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
-        let reference = all.iter().any(|f| self.module.file.functions[*f].params[n].ty.reference);
         Ok(match operand {
-            CudaOperand::Lvalue(lvalue) if !reference => CudaOperand::Tree(self.read(&lvalue, span)?),
+            CudaOperand::Lvalue(lvalue) if !self.takes_reference(all, n) => {
+                CudaOperand::Tree(self.read(&lvalue, span)?)
+            }
             other => other,
         })
+    }
+
+    fn takes_reference(&self, all: &[usize], n: usize) -> bool {
+        all.iter().any(|f| self.module.file.functions[*f].params[n].ty.reference)
     }
 
     /// Calls one of several candidates; `None` if CUDA's own function is the best match.
@@ -179,6 +185,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.value_of(operand, arg_span)?;
                 trees.push(self.convert(tree, *ty, arg_span)?);
             }
+            self.copied_reference = false;
             return Ok(Some(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1))));
         }
         self.inline_call(chosen, &own, this, operands, &args, span).map(Some)

@@ -184,16 +184,39 @@ impl<'m> Lowering<'m> {
         let Some(init) = &d.init else {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
-        match self.operand(init)? {
+        let ty = match d.ty.base {
+            Base::Auto => None,
+            _ => match self.c_type(&d.ty)? {
+                CType::Value(ty) if d.sizes.is_empty() => Some(ty),
+                CType::Group(_) => None,
+                _ => return self.unsupported(d.span, "a reference to a pointer or array", "use the variable itself"),
+            },
+        };
+        let is_const = self.is_const_target(d);
+        if let (ExprKind::Braces(_), Some(ty), true) = (&init.kind, ty, is_const) {
+            let tree = self.initializer(init, ty)?;
+            return self.bind_variable(d, tree);
+        }
+        match self.referred(init)? {
             CudaOperand::Group(group) => Ok(Binding::Group(group)),
-            CudaOperand::Lvalue(lvalue) => {
+            CudaOperand::Lvalue(lvalue) if ty.is_none_or(|ty| ty == lvalue.ty) => {
                 self.check_const(d, lvalue.constant)?;
-                let constant = lvalue.constant || self.is_const_target(d);
+                let constant = lvalue.constant || is_const;
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
-            CudaOperand::Tree(tree) if d.ty.constant => {
-                let tree = self.materialize(tree);
-                Ok(Binding::Value(tree))
+            // A const reference to a value of another type refers to a temporary of its own type.
+            operand @ (CudaOperand::Lvalue(_) | CudaOperand::Tree(_)) if is_const => {
+                let tree = self.value_of(operand, init.span)?;
+                let tree = match ty {
+                    Some(ty) => self.convert(tree, ty, init.span)?,
+                    None => tree,
+                };
+                self.bind_variable(d, tree)
+            }
+            CudaOperand::Lvalue(lvalue) => {
+                let (from, to) = (self.type_name(lvalue.ty), self.type_name(ty.unwrap_or(lvalue.ty)));
+                let what = format!("a reference to '{to}' cannot refer to a '{from}'");
+                self.fail(init.span, what, format!("a variable of type '{from}'"), "declare it 'const', or a variable")
             }
             _ => self.fail(init.span, "a reference must refer to a variable or element", "", ""),
         }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
@@ -48,6 +48,7 @@ mod operator;
 mod overload;
 mod parallel_for;
 mod printer_functions;
+mod reference;
 mod scan;
 mod scope;
 mod shared;
@@ -182,6 +183,10 @@ pub(super) struct Lowering<'m> {
     inlines: Vec<Inline>,
     /// Object of the member function being inlined.
     this: Option<ThisObject>,
+    /// Lvalue of the last assignment or increment, for references to it.
+    assigned_lvalue: Option<Lvalue>,
+    /// True if the last call returned a copy of what its result refers to.
+    copied_reference: bool,
     code: CodeKind,
     /// Number of enclosing loops in the code being emitted.
     loops: usize,
@@ -255,6 +260,8 @@ impl<'m> Lowering<'m> {
             control_scopes: vec![],
             inlines: vec![],
             this: None,
+            assigned_lvalue: None,
+            copied_reference: false,
             code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],
