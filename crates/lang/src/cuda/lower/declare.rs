@@ -114,17 +114,21 @@ impl<'m> Lowering<'m> {
         d.ty.constant || self.is_const(&d.ty)
     }
 
+    /// Rejects a pointer that is initialized with a pointer to another type.
+    fn check_pointee(&mut self, d: &Declarator, to: Option<Type>, found: Type) -> LowerResult {
+        let Some(to) = to.filter(|to| *to != found) else { return Ok(()) };
+        let (found, expected) = (self.type_name(found), self.type_name(to));
+        let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
+        self.fail(d.span, what, format!("expected '{expected}*'"), "cast it")
+    }
+
     fn declare_pointer(&mut self, d: &'m Declarator, operand: CudaOperand, to: Option<Type>) -> LowerResult<Binding> {
         match operand {
             CudaOperand::Pointer(pointer) if pointer.dims.is_some() => {
                 self.unsupported(d.span, "a second pointer to a multidimensional array", "")
             }
             CudaOperand::Pointer(pointer) => {
-                if let Some(to) = to.filter(|to| *to != pointer.pointee_type()) {
-                    let (found, expected) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                    let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
-                    return self.fail(d.span, what, format!("expected '{expected}*'"), "cast it");
-                }
+                self.check_pointee(d, to, pointer.pointee_type())?;
                 self.check_const(d, pointer.constant)?;
                 let fixed = d.ty.is_const_pointer || d.ty.base == Base::Auto && d.ty.pointers == 0 && d.ty.constant;
                 let constant = pointer.constant || d.ty.constant && !fixed;
@@ -139,11 +143,15 @@ impl<'m> Lowering<'m> {
                 Ok(Binding::Pointer(Pointer { offset, ..pointer }))
             }
             CudaOperand::Address(lvalue) => {
+                self.check_pointee(d, to, lvalue.ty)?;
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || d.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
             CudaOperand::LocalArray(mut local_array, at) if at.is_empty() && local_array.sizes.len() == 1 => {
+                if let Some(element) = local_array.lvalue.ty.element() {
+                    self.check_pointee(d, to, element.into())?;
+                }
                 self.check_const(d, local_array.lvalue.constant)?;
                 local_array.lvalue.constant |= d.ty.constant;
                 Ok(Binding::LocalArray(local_array))
@@ -229,6 +237,9 @@ impl<'m> Lowering<'m> {
         match self.operand(init)? {
             CudaOperand::Group(group) => Ok(Binding::Group(group)),
             operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
+            _ if d.ty.pointers > 0 => {
+                self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", "")
+            }
             operand => {
                 let tree = self.value_of(operand, init.span)?;
                 self.bind_variable(d, tree)

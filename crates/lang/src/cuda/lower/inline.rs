@@ -44,6 +44,7 @@ impl<'m> Lowering<'m> {
             bindings.push((param.name, binding));
         }
         let base = std::mem::replace(&mut self.base, self.scope.len());
+        let order = std::mem::replace(&mut self.order, function.order);
         let assigned = std::mem::replace(&mut self.assigned, assigned);
         let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
         let mut this = this;
@@ -59,7 +60,7 @@ impl<'m> Lowering<'m> {
         let value = self.inlined_body(n, bound, result);
         self.scope.truncate(mark);
         self.base = base;
-        (self.assigned, self.aliased) = (assigned, aliased);
+        (self.assigned, self.aliased, self.order) = (assigned, aliased, order);
         self.this = outer_this;
         initialized?;
         self.set_source_line(span);

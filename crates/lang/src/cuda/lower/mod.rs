@@ -183,6 +183,10 @@ pub(super) struct Lowering<'m> {
     inlines: Vec<Inline>,
     /// Object of the member function being inlined.
     this: Option<ThisObject>,
+    /// Position in the file of the code being lowered: it sees the names declared before.
+    order: u32,
+    /// Names of the instantiated functions.
+    function_names: Vec<String>,
     /// Lvalue of the last assignment or increment, for references to it.
     assigned_lvalue: Option<Lvalue>,
     /// True if the last call returned a copy of what its result refers to.
@@ -260,6 +264,8 @@ impl<'m> Lowering<'m> {
             control_scopes: vec![],
             inlines: vec![],
             this: None,
+            order: function.order,
+            function_names: vec![],
             assigned_lvalue: None,
             copied_reference: false,
             code: CodeKind::Kernel,
@@ -398,6 +404,7 @@ impl<'m> Lowering<'m> {
     fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let (errors, globals, scope, base) = (self.errors.len(), self.globals.len(), self.scope.len(), self.base);
         let (control_scopes, inlines, this) = (self.control_scopes.len(), self.inlines.len(), self.this.clone());
+        let order = self.order;
         let result = make(self).ok();
         self.errors.truncate(errors);
         if result.is_none() {
@@ -409,7 +416,7 @@ impl<'m> Lowering<'m> {
             self.scope.truncate(scope);
             self.control_scopes.truncate(control_scopes);
             self.inlines.truncate(inlines);
-            (self.base, self.this) = (base, this);
+            (self.base, self.this, self.order) = (base, this, order);
         }
         result
     }
