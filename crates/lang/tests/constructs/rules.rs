@@ -183,6 +183,15 @@ fn declarations_that_look_like_expressions_are_errors() {
             "__global__ void k(int* x) { int y = 1; { int(y); y = 5; } x[0] = y; }",
             "a declaration with its name in parentheses is not supported",
         ),
+        (
+            "__global__ void k(int* x) { for (int i = 0; i < 3; i++) { int i = 7; x[i] = i; } }",
+            "'i' is declared twice in this block",
+        ),
+        (
+            "__device__ void v(int a) { return a; } __global__ void k(int* x) { v(1); }",
+            "of type 'void' returns a value",
+        ),
+        ("#if 0\n#else\n#else\n#endif\n__global__ void k(int* x) {}", "'#else' after '#else'"),
         ("__global__ void k(int* x) { int y(); x[0] = 3; }", "a function declaration in a function is not supported"),
         (
             "__device__ int f(int a = 1, int b) { return a + b; } __global__ void k(int* x) { x[0] = f(1, 2); }",

@@ -238,7 +238,11 @@ impl<'m> Lowering<'m> {
                         }
                     })
                 }
-                (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
+                (Some(value), None) => match self.operand(value) {
+                    Ok(CudaOperand::Void) => Ok(CudaOperand::Void),
+                    Ok(_) => self.fail(value.span, "a function of type 'void' returns a value", "a value", ""),
+                    Err(failed) => Err(failed),
+                },
                 (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
                 (None, None) => Ok(CudaOperand::Void),
             };

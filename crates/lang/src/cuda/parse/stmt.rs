@@ -305,7 +305,16 @@ impl Parser<'_> {
         self.expect(";", "after the condition of 'for'")?;
         let step = if self.is(")") { None } else { Some(self.expr()?) };
         self.expect(")", "after the step of 'for'")?;
-        let body = Box::new(self.statement()?);
+        let start = self.span();
+        let body = match self.take("{") {
+            // The body cannot declare the names of the initializer again.
+            true => self.nested(|p| {
+                let kind = StmtKind::Block(p.statements()?);
+                Ok(Stmt { kind, span: start.to(p.last_span()) })
+            })?,
+            false => self.statement()?,
+        };
+        let body = Box::new(body);
         Ok(StmtKind::For { init, condition, step, body })
     }
 
