@@ -160,11 +160,13 @@ fn names_are_visible_after_their_declaration() {
         struct V { int v; };
         template <class T> __device__ int adl(T x) { return later(x); }
         __device__ int later(V v) { return v.v; }
+        template <class P> __device__ int adl_pointer(P p) { return through(p); }
+        template <class P> __device__ int through(P p) { return p->v + 1; }
         __device__ int forward(int); constexpr int N = 4;
         __device__ int caller() { return forward(N); }
         __device__ int forward(int n) { return n + 1; }
-        __global__ void k(int* x) { x[0] = g(); x[1] = h(1); x[2] = adl(V{6}); x[3] = caller(); x[4] = f(1); }",
-        &[1.0, 1.0, 6.0, 5.0, 2.0],
+        __global__ void k(int* x) { x[0] = g(); x[1] = h(1); x[2] = adl(V{6}); x[3] = caller(); x[4] = f(1); V v{7}; x[5] = adl_pointer(&v); }",
+        &[1.0, 1.0, 6.0, 5.0, 2.0, 8.0],
     )]);
     check_errors(&[
         (

@@ -96,7 +96,7 @@ impl<'m> Lowering<'m> {
         let all = self.one_namespace(all, &operands, callee, span, |lower, n| {
             lower.conversion_ranks(n, &[], templates, &operands, span).is_some()
         })?;
-        if module.file.host_functions.contains(&callee) && !offered {
+        if module.file.host_functions.contains(&callee) && !offered && !self.is_qualified(callee, span) {
             let is_exact = |ranks: Vec<ConversionRank>| ranks.iter().all(|rank| *rank <= ConversionRank::Qualified);
             if !all.iter().any(|n| self.conversion_ranks(*n, &[], templates, &operands, span).is_some_and(is_exact)) {
                 let what = format!("overloading '{}' for the host and for the device", self.text(callee));

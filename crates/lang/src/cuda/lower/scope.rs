@@ -125,8 +125,19 @@ impl<'m> Lowering<'m> {
         self.request.round_trip || self.module.file.functions[n].declared <= self.order
     }
 
+    /// Returns true if an argument is an object of a class or a pointer to one.
     pub(super) fn has_class_argument(&mut self, args: &'m [Expr]) -> bool {
-        args.iter().any(|arg| self.attempted_type(arg).is_some_and(Self::is_class))
+        args.iter().any(|arg| {
+            let (mark, locals) = (self.w.b.mark(), self.locals);
+            let operand = self.attempt(|lower| lower.operand(arg));
+            self.w.rollback(&mark);
+            self.locals = locals;
+            match operand {
+                Some(CudaOperand::Pointer(pointer)) => Self::is_class(pointer.pointee_type()),
+                Some(CudaOperand::Address(lvalue)) => Self::is_class(lvalue.ty),
+                operand => operand.and_then(|operand| value_type(&operand)).is_some_and(Self::is_class),
+            }
+        })
     }
 
     /// Functions of a name that a call can refer to, before their parameters are compared.
