@@ -326,6 +326,12 @@ pub struct Function {
     /// Parameters; those with an initializer have a default argument.
     pub params: Vec<Declarator>,
     pub body: Vec<Stmt>,
+    /// Number of the token where it is first declared, and of that where it is defined: code sees
+    /// the names that are declared before it.
+    pub declared: u32,
+    pub order: u32,
+    /// True for `= delete`.
+    pub is_deleted: bool,
     /// Set for a member function, whose template parameters begin with those of its struct.
     pub method: Option<Box<Method>>,
 }
@@ -405,10 +411,14 @@ pub struct File {
     pub unaligned_vectors: Vec<bornite_ir::Type>,
     /// Global constants and arrays in device memory.
     pub globals: Vec<(Storage, Declarator)>,
+    /// Numbers of the tokens where the globals are declared.
+    pub global_orders: Vec<u32>,
     pub aliases: Vec<(Symbol, TypeName)>,
     /// Assertions outside of functions and structs.
     pub assertions: Vec<Assertion>,
     pub enums: Vec<Symbol>,
+    /// Functions of the host, which overload those of the device.
+    pub host_functions: Vec<Symbol>,
     /// Constants of scoped enums, by enum.
     pub enumerators: Vec<(Symbol, Declarator)>,
     /// Explicit instantiations: `template __global__ void k<float, 4>(…);`

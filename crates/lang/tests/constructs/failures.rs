@@ -32,7 +32,7 @@ fn constants_defined_by_themselves() {
     check_errors(&[
         (
             "constexpr int a = b; constexpr int b = a; __global__ void k(int* x) { x[0] = a + 1; }",
-            "the value of 'a' depends on itself",
+            "'b' is used before its declaration",
         ),
         ("constexpr int a = a; __global__ void k(int* x) { x[0] = a; }", "the value of 'a' depends on itself"),
         ("enum E { A = B, B = A }; __global__ void k(int* x) { x[0] = A; }", "the value of 'A' depends on itself"),

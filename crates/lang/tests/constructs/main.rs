@@ -10,6 +10,7 @@ mod language;
 mod local_arrays;
 mod namespaces;
 mod preprocessor;
+mod rules;
 mod specializations;
 mod standalone;
 mod types;

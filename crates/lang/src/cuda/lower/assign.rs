@@ -76,7 +76,10 @@ impl<'m> Lowering<'m> {
             let right = self.operand(value)?;
             let left = self.operand(target)?;
             match self.overloaded(&token, vec![left, right], &[target, value], span)? {
-                Ok(result) => return Ok(result),
+                Ok(result) => {
+                    self.assigned_lvalue = None;
+                    return Ok(result);
+                }
                 Err(operands) => {
                     let Ok([CudaOperand::Lvalue(lvalue), right]) = <[CudaOperand; 2]>::try_from(operands) else {
                         return self.fail(target.span, "this expression cannot be assigned", "", "");
@@ -94,6 +97,7 @@ impl<'m> Lowering<'m> {
                     let tree = self.convert(tree, lvalue.ty, value.span)?;
                     let tree = self.materialize(tree);
                     self.write(&lvalue, tree.clone(), target.span)?;
+                    self.assigned_lvalue = Some(lvalue);
                     return Ok(CudaOperand::Tree(tree));
                 }
             }
@@ -106,6 +110,7 @@ impl<'m> Lowering<'m> {
                 let tree = self.initializer(value, lvalue.ty)?;
                 let tree = self.materialize(tree);
                 self.write(&lvalue, tree.clone(), target.span)?;
+                self.assigned_lvalue = Some(lvalue);
                 return Ok(CudaOperand::Tree(tree));
             }
             let tree = self.rvalue(value)?;
@@ -115,6 +120,7 @@ impl<'m> Lowering<'m> {
             let tree = self.convert(tree, lvalue.ty, value.span)?;
             let tree = self.materialize(tree);
             self.write(&lvalue, tree.clone(), target.span)?;
+            self.assigned_lvalue = Some(lvalue);
             return Ok(CudaOperand::Tree(tree));
         };
         let right = self.rvalue(value)?;
@@ -125,6 +131,7 @@ impl<'m> Lowering<'m> {
         let sum = self.convert(sum, lvalue.ty, span)?;
         let sum = self.materialize(sum);
         self.write(&lvalue, sum.clone(), target.span)?;
+        self.assigned_lvalue = Some(lvalue);
         Ok(CudaOperand::Tree(sum))
     }
 
@@ -226,6 +233,7 @@ impl<'m> Lowering<'m> {
             }
             let count = operands.len();
             if let Ok(result) = self.overloaded(token, operands, &[target; 2][..count], span)? {
+                self.assigned_lvalue = None;
                 return Ok(result);
             }
         }
@@ -237,6 +245,7 @@ impl<'m> Lowering<'m> {
         let new = self.convert(new, lvalue.ty, span)?;
         let new = self.materialize(new);
         self.write(&lvalue, new.clone(), target.span)?;
+        self.assigned_lvalue = Some(lvalue);
         Ok(CudaOperand::Tree(if is_postfix { old } else { new }))
     }
 }

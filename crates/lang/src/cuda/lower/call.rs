@@ -10,7 +10,7 @@ use super::method::ThisObject;
 use super::overload::{ConversionRank, is_cuda_function};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
+use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::diagnostic::{counted, given_count};
@@ -55,6 +55,16 @@ impl<'m> Lowering<'m> {
         }
         self.report_unsupported(Some(callee))?;
         let named = self.visible_functions(callee, span);
+        let declared: Vec<usize> = named.iter().copied().filter(|n| self.is_declared(*n)).collect();
+        // The classes of arguments make functions visible where a template is instantiated.
+        let is_instance = self.scope[self.base..].iter().any(|(_, binding)| matches!(binding, Binding::Type(_)));
+        let named = match declared.len() < named.len() && is_instance && self.has_class_argument(args) {
+            true => named,
+            false if declared.is_empty() && !named.is_empty() && !is_cuda_function(self.text(callee)) => {
+                return self.used_before(callee, module.file.functions[named[0]].span, span);
+            }
+            false => declared,
+        };
         let takes = |n: &usize| takes_count(&module.file.functions[*n], args.len());
         let all: Vec<usize> = named.iter().copied().filter(takes).collect();
         // A specialization is found through its primary template, if that is defined.
@@ -86,6 +96,13 @@ impl<'m> Lowering<'m> {
         let all = self.one_namespace(all, &operands, callee, span, |lower, n| {
             lower.conversion_ranks(n, &[], templates, &operands, span).is_some()
         })?;
+        if module.file.host_functions.contains(&callee) && !offered && !self.is_qualified(callee, span) {
+            let is_exact = |ranks: Vec<ConversionRank>| ranks.iter().all(|rank| *rank <= ConversionRank::Qualified);
+            if !all.iter().any(|n| self.conversion_ranks(*n, &[], templates, &operands, span).is_some_and(is_exact)) {
+                let what = format!("overloading '{}' for the host and for the device", self.text(callee));
+                return self.unsupported(span, what, "use different names, or cast the arguments");
+            }
+        }
         let target =
             CallTarget { candidates: all, name: callee, templates, outer: vec![], this: None, is_builtin_too: offered };
         match self.call_target(target, operands, args.iter().map(Some).collect(), span)? {
@@ -109,6 +126,7 @@ impl<'m> Lowering<'m> {
         for (n, arg) in args.iter().enumerate() {
             let operand = match &arg.kind {
                 ExprKind::Braces(_) => CudaOperand::Tree(self.braced_argument(all[0], templates, n, arg)?),
+                _ if self.takes_reference(all, n) => self.referred(arg)?,
                 _ => self.operand(arg)?,
             };
             operands.push(self.by_value_unless_reference(all, n, operand, arg.span)?);
@@ -124,11 +142,16 @@ impl<'m> Lowering<'m> {
         operand: CudaOperand,
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
-        let reference = all.iter().any(|f| self.module.file.functions[*f].params[n].ty.reference);
         Ok(match operand {
-            CudaOperand::Lvalue(lvalue) if !reference => CudaOperand::Tree(self.read(&lvalue, span)?),
+            CudaOperand::Lvalue(lvalue) if !self.takes_reference(all, n) => {
+                CudaOperand::Tree(self.read(&lvalue, span)?)
+            }
             other => other,
         })
+    }
+
+    fn takes_reference(&self, all: &[usize], n: usize) -> bool {
+        all.iter().any(|f| self.module.file.functions[*f].params[n].ty.reference)
     }
 
     /// Calls one of several candidates; `None` if CUDA's own function is the best match.
@@ -151,11 +174,16 @@ impl<'m> Lowering<'m> {
             },
         };
         let function = &module.file.functions[chosen];
+        if function.is_deleted {
+            let what = format!("use of deleted function '{}'", self.text(function.name));
+            let line = module.source.line_in_words(function.span.start, span.start);
+            return self.fail(span, what, format!("deleted in {line}"), "");
+        }
         let explicit_args = if function.specialization.is_some() { &[] } else { templates };
         let bound = self.template_arguments(function, &outer, explicit_args, &operands, span)?;
         for param in &function.params[args.len()..] {
             let Some(default) = &param.init else { continue };
-            operands.push(self.default_argument(function, &bound, default)?);
+            operands.push(self.default_argument(function, &bound, this.as_ref().map(|this| this.ty), default)?);
             args.push(Some(default));
         }
         self.check_deduced_const(function, &operands, span)?;
@@ -179,42 +207,10 @@ impl<'m> Lowering<'m> {
                 let tree = self.value_of(operand, arg_span)?;
                 trees.push(self.convert(tree, *ty, arg_span)?);
             }
+            self.copied_reference = false;
             return Ok(Some(CudaOperand::Tree(Tree::of(crate::lower::Node::Call(id, trees), types.1))));
         }
         self.inline_call(chosen, &own, this, operands, &args, span).map(Some)
-    }
-
-    /// Rejects a template argument that C++ deduces as const, `T*` from `const int*`, where the
-    /// function compares it with other types.
-    fn check_deduced_const(
-        &mut self,
-        function: &'m Function,
-        operands: &[CudaOperand],
-        span: SourceSpan,
-    ) -> LowerResult {
-        let drops = |(param, operand): (&Declarator, &CudaOperand)| {
-            let is_generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));
-            let is_const = match operand {
-                CudaOperand::Pointer(pointer) => pointer.constant && param.ty.pointers > 0,
-                CudaOperand::Address(lvalue) => lvalue.constant && param.ty.pointers > 0,
-                CudaOperand::Lvalue(lvalue) => lvalue.constant && param.ty.reference,
-                _ => false,
-            };
-            is_generic && is_const && !param.ty.constant
-        };
-        if function.templates.is_empty() || !function.params.iter().zip(operands).any(drops) {
-            return Ok(());
-        }
-        let mut compares = false;
-        scan::for_each_expr(&function.body, &mut |expr| {
-            compares |=
-                matches!(&expr.kind, ExprKind::Call { callee, .. } if self.text(*callee).starts_with("is_same"));
-        });
-        if compares {
-            let what = "'is_same' in a function whose template argument is deduced as const";
-            return self.unsupported(span, what, "declare the parameter as a pointer to const");
-        }
-        Ok(())
     }
 
     /// Reports the errors of an unsupported function, or of one without a known name if `name` is
@@ -252,6 +248,7 @@ impl<'m> Lowering<'m> {
         let scalars: Vec<Scalar> = types.iter().map(|ty| ty.as_scalar()).collect::<Option<_>>()?;
         let (mark, locals) = (self.w.b.mark(), self.locals);
         self.instantiating.push((n, bound.to_vec()));
+        let order = std::mem::replace(&mut self.order, function.order);
         let tree = self.in_file_scope(&function.templates, bound, |lower| {
             for ((param, value), scalar) in function.params.iter().zip(values).zip(scalars) {
                 let value = lower.convert_scalar(Tree::constant(value), scalar);
@@ -259,6 +256,7 @@ impl<'m> Lowering<'m> {
             }
             lower.attempt(|lower| lower.initializer(value, result))
         });
+        self.order = order;
         self.instantiating.pop();
         let known = tree.and_then(|tree| self.w.fold(&tree));
         self.w.rollback(&mark);
@@ -310,14 +308,15 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// Lowers a default argument, which sees file scope, not the scope of the call.
+    /// Lowers a default argument, which sees the scope of the function, not that of the call.
     fn default_argument(
         &mut self,
         function: &'m Function,
         bound: &[BoundArg],
+        of: Option<Type>,
         default: &'m Expr,
     ) -> LowerResult<CudaOperand> {
-        let value = self.in_file_scope(&function.templates, bound, |lower| lower.rvalue(default));
+        let value = self.in_class_scope(of, &function.templates, bound, |lower| lower.rvalue(default));
         Ok(CudaOperand::Tree(value?))
     }
 
@@ -391,6 +390,7 @@ impl<'m> Lowering<'m> {
         // Save the state of the enclosing code.
         let scope = std::mem::take(&mut self.scope);
         let base = std::mem::replace(&mut self.base, 0);
+        let order = std::mem::replace(&mut self.order, function.order);
         let assigned = std::mem::replace(&mut self.assigned, Rc::new(scan::assigned(self.module, function)));
         let (control_scopes, inlines) = (std::mem::take(&mut self.control_scopes), std::mem::take(&mut self.inlines));
         let code = std::mem::replace(&mut self.code, CodeKind::Function(result));
@@ -423,13 +423,14 @@ impl<'m> Lowering<'m> {
         let name = self.function_name(function, bound);
         let done = value.is_ok();
         let value = value.unwrap_or(bornite_ir::ExprId(0));
+        self.function_names.push(name.clone());
         let id = self.w.b.close_function(outer, name, &params, result, value);
         self.w.swap_hoisted(free);
         self.function_expr_numbers.push(std::mem::replace(&mut self.expr_numbers, wanted));
         (self.scope, self.base, self.assigned, self.control_scopes, self.inlines) =
             (scope, base, assigned, control_scopes, inlines);
         (self.code, self.loops, self.locals, self.this) = (code, loops, locals, this);
-        self.aliased = aliased;
+        (self.aliased, self.order) = (aliased, order);
         self.function_registers.push((n, std::mem::replace(&mut self.registers, registers)));
         self.instantiating.pop();
         if !done {
@@ -479,7 +480,8 @@ impl<'m> Lowering<'m> {
             .iter()
             .filter(|(item, _, _)| self.module.file.functions[*item].name == function.name)
             .count();
-        if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name }
+        let name = if bound.is_empty() && same > 0 { format!("{name}_of{same}") } else { name };
+        names::unique_name(name, |name| self.function_names.iter().any(|other| other == name))
     }
 
     /// Rejects a chain of calls that is too long.

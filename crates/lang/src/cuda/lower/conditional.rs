@@ -34,7 +34,9 @@ impl<'m> Lowering<'m> {
             return Ok(pointer);
         }
         if self.request.round_trip || self.is_speculatable(a) && self.is_speculatable(b) {
+            let exprs = [a, b];
             let (a, b) = (self.rvalue(a)?, self.rvalue(b)?);
+            self.check_distinct_chars(exprs, [a.ty, b.ty], span)?;
             if a.ty.element().is_some() && b.ty.element().is_some() {
                 let (a, b) = self.unify_types(a, b, span)?;
                 return Ok(CudaOperand::Tree(Tree::select(condition, a, b)));
@@ -43,7 +45,27 @@ impl<'m> Lowering<'m> {
             return Ok(CudaOperand::Tree(chosen));
         }
         let chosen = self.lazy_conditional(condition, |l| l.rvalue(a), |l| l.rvalue(b), span)?;
+        self.check_distinct_chars([a, b], [chosen.ty; 2], span)?;
         Ok(CudaOperand::Tree(chosen))
+    }
+
+    /// Rejects `?:` on two characters in a file that uses both `char` and `signed char`, for which
+    /// the result of C++ is an `int`.
+    fn check_distinct_chars(&mut self, exprs: [&Expr; 2], types: [Type; 2], span: SourceSpan) -> LowerResult {
+        if types != [Type::Scalar(Scalar::I8); 2] {
+            return Ok(());
+        }
+        let file = &self.module.file;
+        let is_signed = file.integer_names.signed_char || self.module.names.find("int8_t").is_some();
+        let is_literal = |expr: &&Expr| matches!(expr.kind, ExprKind::Number { .. });
+        let is_plain = file.integer_names.plain_char || exprs.iter().any(is_literal);
+        match is_signed && is_plain && !exprs.iter().all(is_literal) {
+            true => {
+                let what = "'?:' on characters in a file that uses both 'char' and 'signed char'";
+                self.unsupported(span, what, "cast both operands to 'int', or use one of the types")
+            }
+            false => Ok(()),
+        }
     }
 
     /// Returns true if an expression, which is not evaluated, is a pointer.

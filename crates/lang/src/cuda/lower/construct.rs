@@ -110,14 +110,15 @@ impl<'m> Lowering<'m> {
             let mut rest = args.iter();
             return self.construct_flat(&mut rest, ty);
         }
-        let mut trees = vec![];
+        let mut trees: Vec<Tree> = vec![];
         for (n, part) in parts.iter().enumerate() {
             let default = self.declared_fields(ty).get(n).and_then(|field| field.init.as_ref());
-            trees.push(match (args.get(n), default) {
+            let value = match (args.get(n), default) {
                 (Some(arg), _) => self.list_element(arg, *part)?,
-                (None, Some(default)) => self.member_default(ty, default, *part)?,
+                (None, Some(default)) => self.member_default(ty, default, *part, &mut trees)?,
                 (None, None) => self.zero(*part),
-            });
+            };
+            trees.push(value);
         }
         if ty.element().is_some()
             && args.len() == parts.len()
@@ -149,14 +150,15 @@ impl<'m> Lowering<'m> {
         if fields.is_empty() {
             return self.unsupported(span, "a designated initializer of this type", "");
         }
-        let mut trees = vec![];
+        let mut trees: Vec<Tree> = vec![];
         for (n, (value, field)) in values.into_iter().zip(fields).enumerate() {
             let part = self.field_type(ty, n as u32);
-            trees.push(match (value, &field.init) {
+            let value = match (value, &field.init) {
                 (Some(value), _) => self.list_element(value, part)?,
-                (None, Some(default)) => self.member_default(ty, default, part)?,
+                (None, Some(default)) => self.member_default(ty, default, part, &mut trees)?,
                 (None, None) => self.zero(part),
-            });
+            };
+            trees.push(value);
         }
         Ok(Tree::of(Node::Algebra(AlgebraOp::Construct, 0, trees), ty))
     }

@@ -117,17 +117,21 @@ impl<'m> Lowering<'m> {
         d.ty.constant || self.is_const(&d.ty)
     }
 
+    /// Rejects a pointer that is initialized with a pointer to another type.
+    fn check_pointee(&mut self, d: &Declarator, to: Option<Type>, found: Type) -> LowerResult {
+        let Some(to) = to.filter(|to| *to != found) else { return Ok(()) };
+        let (found, expected) = (self.type_name(found), self.type_name(to));
+        let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
+        self.fail(d.span, what, format!("expected '{expected}*'"), "cast it")
+    }
+
     fn declare_pointer(&mut self, d: &'m Declarator, operand: CudaOperand, to: Option<Type>) -> LowerResult<Binding> {
         match operand {
             CudaOperand::Pointer(pointer) if pointer.dims.is_some() => {
                 self.unsupported(d.span, "a second pointer to a multidimensional array", "")
             }
             CudaOperand::Pointer(pointer) => {
-                if let Some(to) = to.filter(|to| *to != pointer.pointee_type()) {
-                    let (found, expected) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                    let what = format!("cannot initialize a pointer to '{expected}' with a pointer to '{found}'");
-                    return self.fail(d.span, what, format!("expected '{expected}*'"), "cast it");
-                }
+                self.check_pointee(d, to, pointer.pointee_type())?;
                 self.check_const(d, pointer.constant)?;
                 let fixed = d.ty.is_const_pointer || d.ty.base == Base::Auto && d.ty.pointers == 0 && d.ty.constant;
                 let constant = pointer.constant || d.ty.constant && !fixed;
@@ -148,11 +152,15 @@ impl<'m> Lowering<'m> {
                 Err(LowerFailed)
             }
             CudaOperand::Address(lvalue) => {
+                self.check_pointee(d, to, lvalue.ty)?;
                 self.check_const(d, lvalue.constant)?;
                 let constant = lvalue.constant || d.ty.constant;
                 Ok(Binding::Address(Lvalue { constant, ..lvalue }))
             }
             CudaOperand::RegisterArray(mut array, at) if at.is_empty() && array.sizes.len() == 1 => {
+                if let Some(element) = array.lvalue.ty.element() {
+                    self.check_pointee(d, to, element.into())?;
+                }
                 self.check_const(d, array.lvalue.constant)?;
                 array.lvalue.constant |= d.ty.constant;
                 Ok(Binding::RegisterArray(array))
@@ -210,16 +218,39 @@ impl<'m> Lowering<'m> {
         let Some(init) = &d.init else {
             return self.fail(d.span, "a reference needs an initializer", "no initializer", "");
         };
-        match self.operand(init)? {
+        let ty = match d.ty.base {
+            Base::Auto => None,
+            _ => match self.c_type(&d.ty)? {
+                CType::Value(ty) if d.sizes.is_empty() => Some(ty),
+                CType::Group(_) => None,
+                _ => return self.unsupported(d.span, "a reference to a pointer or array", "use the variable itself"),
+            },
+        };
+        let is_const = self.is_const_target(d);
+        if let (ExprKind::Braces(_), Some(ty), true) = (&init.kind, ty, is_const) {
+            let tree = self.initializer(init, ty)?;
+            return self.bind_variable(d, tree);
+        }
+        match self.referred(init)? {
             CudaOperand::Group(group) => Ok(Binding::Group(group)),
-            CudaOperand::Lvalue(lvalue) => {
+            CudaOperand::Lvalue(lvalue) if ty.is_none_or(|ty| ty == lvalue.ty) => {
                 self.check_const(d, lvalue.constant)?;
-                let constant = lvalue.constant || self.is_const_target(d);
+                let constant = lvalue.constant || is_const;
                 Ok(Binding::Lvalue(Lvalue { constant, ..lvalue }))
             }
-            CudaOperand::Tree(tree) if d.ty.constant => {
-                let tree = self.materialize(tree);
-                Ok(Binding::Value(tree))
+            // A const reference to a value of another type refers to a temporary of its own type.
+            operand @ (CudaOperand::Lvalue(_) | CudaOperand::Tree(_)) if is_const => {
+                let tree = self.value_of(operand, init.span)?;
+                let tree = match ty {
+                    Some(ty) => self.convert(tree, ty, init.span)?,
+                    None => tree,
+                };
+                self.bind_variable(d, tree)
+            }
+            CudaOperand::Lvalue(lvalue) => {
+                let (from, to) = (self.type_name(lvalue.ty), self.type_name(ty.unwrap_or(lvalue.ty)));
+                let what = format!("a reference to '{to}' cannot refer to a '{from}'");
+                self.fail(init.span, what, format!("a variable of type '{from}'"), "declare it 'const', or a variable")
             }
             _ => self.fail(init.span, "a reference must refer to a variable or element", "", ""),
         }
@@ -232,6 +263,9 @@ impl<'m> Lowering<'m> {
         match self.operand(init)? {
             CudaOperand::Group(group) => Ok(Binding::Group(group)),
             operand @ (CudaOperand::Pointer(_) | CudaOperand::Address(_)) => self.declare_pointer(d, operand, None),
+            _ if d.ty.pointers > 0 => {
+                self.fail(d.span, "a pointer must be initialized with a pointer", "expected a pointer", "")
+            }
             operand => {
                 let tree = self.value_of(operand, init.span)?;
                 self.bind_variable(d, tree)

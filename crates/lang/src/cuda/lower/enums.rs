@@ -1,6 +1,7 @@
 //! Enums have the values and the memory of their integer type. Uses for which C++ distinguishes the
 //! two types (overloads, overloaded operators, deduced template arguments, type traits) are errors.
 
+use bornite_ir::{IntRange, Scalar};
 use foldhash::{HashSet, HashSetExt};
 
 use super::call::CallTarget;
@@ -8,7 +9,7 @@ use super::lvalue::CudaOperand;
 use super::scan::for_each_stmt;
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Binary, Expr, ExprKind, File, StmtKind, TypeName, Unary};
+use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, File, StmtKind, TypeName, Unary};
 use crate::cuda::lex::{Interner, Symbol};
 
 /// Names that have an enum type somewhere in the file.
@@ -152,6 +153,24 @@ impl<'m> Lowering<'m> {
             }
         }
         Ok(())
+    }
+
+    /// Rejects an enumerator whose value its type does not hold. Only enumerators have a type
+    /// without a span of its own.
+    pub(super) fn check_enumerator(&mut self, d: &Declarator, init: &'m Expr, scalar: Scalar) -> LowerResult {
+        if d.ty.span != d.span || matches!(init.kind, ExprKind::Number { .. }) {
+            return Ok(());
+        }
+        let tree = self.rvalue(init)?;
+        let range = IntRange::of_type(scalar);
+        match self.w.fold(&tree).map(|value| IntRange::exactly(value).low) {
+            Some(value) if range.low <= value && value <= range.high => Ok(()),
+            Some(value) => {
+                let what = format!("{value}, the value of enumerator '{}',", self.text(d.name));
+                self.unsupported(init.span, what, "name the type of the enum: 'enum Name : long long'")
+            }
+            None => self.fail(init.span, "this expression is not constant", "not known at compile time", ""),
+        }
     }
 
     /// Rejects an enum as a template argument or operand of a type trait.

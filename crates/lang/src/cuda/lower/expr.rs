@@ -113,6 +113,9 @@ impl<'m> Lowering<'m> {
                 };
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
+            ExprKind::SizeOfExpr(value) if self.is_pointer_to_array(value) => {
+                Ok(CudaOperand::Tree(Tree::int(Scalar::U64, 8)))
+            }
             ExprKind::SizeOfExpr(value) => {
                 let (mark, locals) = (self.w.b.mark(), self.locals);
                 let operand = self.operand(value);
@@ -131,6 +134,22 @@ impl<'m> Lowering<'m> {
                 Ok(CudaOperand::Tree(Tree::int(Scalar::U64, bytes as i64)))
             }
         }
+    }
+
+    /// Returns true for the name of a pointer or parameter that points to a local array.
+    fn is_pointer_to_array(&self, expr: &Expr) -> bool {
+        let ExprKind::Name(name) = expr.kind else { return false };
+        let mut named = self.scope[self.base..].iter().filter(|(found, _)| *found == name);
+        let (first, last) = (named.next(), named.next_back());
+        let array = match last.or(first) {
+            Some((_, Binding::RegisterArray(array))) => array.name,
+            Some((_, Binding::ConstArray(array))) => array.name,
+            _ => return false,
+        };
+        let is_param = self.inlines.last().is_some_and(|inline| {
+            self.module.file.functions[inline.function].params.iter().any(|param| param.name == name)
+        });
+        array != name || last.is_none() && is_param
     }
 
     pub(super) fn name(&mut self, name: Symbol, span: SourceSpan) -> LowerResult<CudaOperand> {
@@ -260,6 +279,17 @@ impl<'m> Lowering<'m> {
         span: SourceSpan,
     ) -> LowerResult<CudaOperand> {
         match op {
+            Binary::Comma if self.overloads(",") => {
+                let left = match self.operand(a)? {
+                    CudaOperand::Tree(tree) => CudaOperand::Tree(self.materialize_effects(tree)),
+                    operand => operand,
+                };
+                let right = self.operand(b)?;
+                return Ok(match self.overloaded(",", vec![left, right], &[a, b], span)? {
+                    Ok(result) => result,
+                    Err(mut operands) => operands.pop().unwrap_or(CudaOperand::Void),
+                });
+            }
             Binary::Comma => {
                 self.effect(a)?;
                 return self.operand(b);

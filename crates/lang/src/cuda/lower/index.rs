@@ -73,7 +73,7 @@ impl<'m> Lowering<'m> {
 
     /// Extent of a dimension of a view; `i32::MAX`, the maximum, if it is known only at launch.
     fn extent(&self, view: View, dimension: usize) -> i64 {
-        if !self.is_declared(view) {
+        if !self.is_array_declared(view) {
             return i32::MAX as i64;
         }
         let dim = self.w.b.kernel().view(view).dims.get(dimension);

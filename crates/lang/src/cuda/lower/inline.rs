@@ -44,6 +44,7 @@ impl<'m> Lowering<'m> {
             bindings.push((param.name, binding));
         }
         let base = std::mem::replace(&mut self.base, self.scope.len());
+        let order = std::mem::replace(&mut self.order, function.order);
         let assigned = std::mem::replace(&mut self.assigned, assigned);
         let aliased = std::mem::replace(&mut self.aliased, Rc::new(scan::aliased(function)));
         let mut this = this;
@@ -59,7 +60,7 @@ impl<'m> Lowering<'m> {
         let value = self.inlined_body(n, bound, result);
         self.scope.truncate(mark);
         self.base = base;
-        (self.assigned, self.aliased) = (assigned, aliased);
+        (self.assigned, self.aliased, self.order) = (assigned, aliased, order);
         self.this = outer_this;
         initialized?;
         self.set_source_line(span);
@@ -223,7 +224,7 @@ impl<'m> Lowering<'m> {
             let failed = self.sequence(before).is_err();
             let value = match (last, result) {
                 // A reference to what the expression refers to.
-                (Some(value), Some(ty)) if function.result.reference => match self.operand(value) {
+                (Some(value), Some(ty)) if function.result.reference => match self.referred(value) {
                     Ok(CudaOperand::Lvalue(lvalue)) if lvalue.ty == ty => {
                         let constant = lvalue.constant || function.result.constant;
                         Ok(CudaOperand::Lvalue(Lvalue { constant, ..lvalue }))
@@ -249,12 +250,17 @@ impl<'m> Lowering<'m> {
                         }
                     })
                 }
-                (Some(value), None) => self.effect(value).map(|()| CudaOperand::Void),
+                (Some(value), None) => match self.operand(value) {
+                    Ok(CudaOperand::Void) => Ok(CudaOperand::Void),
+                    Ok(_) => self.fail(value.span, "a function of type 'void' returns a value", "a value", ""),
+                    Err(failed) => Err(failed),
+                },
                 (None, Some(ty)) => Ok(CudaOperand::Tree(self.zero(ty))),
                 (None, None) => Ok(CudaOperand::Void),
             };
             self.scope.truncate(mark);
             self.inlines.pop();
+            self.copied_reference &= function.result.reference;
             return if failed { Err(LowerFailed) } else { value };
         }
         if function.result.base == Base::Auto {
@@ -262,6 +268,28 @@ impl<'m> Lowering<'m> {
         }
         if function.result.reference && !function.result.constant && result.is_some() {
             return self.unsupported(function.span, "several returns of a reference", "return a value");
+        }
+        if let (Some(ty), Some((condition, a, b))) = (result, Self::two_returns(&function.body))
+            && function.result.reference
+            && !self.request.round_trip
+        {
+            self.inlines.push(Inline {
+                function: n,
+                bound: bound.to_vec(),
+                result: None,
+                control_scopes: usize::MAX - 1,
+                left: None,
+            });
+            let chosen = self.referred_choice(condition, a, b, condition.span);
+            self.inlines.pop();
+            return match chosen? {
+                CudaOperand::Lvalue(lvalue) if lvalue.ty == ty => Ok(CudaOperand::Lvalue(lvalue)),
+                operand => {
+                    let tree = self.value_of(operand, function.span)?;
+                    let tree = self.convert(tree, ty, function.span)?;
+                    Ok(CudaOperand::Tree(self.materialize(tree)))
+                }
+            };
         }
         let result = result.map(|ty| {
             let zeros = self.zeros(ty);
@@ -294,6 +322,7 @@ impl<'m> Lowering<'m> {
         self.control_scopes.pop();
         self.inlines.pop();
         done?;
+        self.copied_reference = function.result.reference;
         Ok(match result {
             Some((local, ty)) => CudaOperand::Tree(Tree::emitted(self.w.b.read(local), ty)),
             None => CudaOperand::Void,

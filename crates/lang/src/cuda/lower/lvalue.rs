@@ -117,6 +117,8 @@ pub enum LvalueRoot {
     Local(LocalId, Type),
     /// A temporary value: read-only.
     Value(Tree),
+    /// One of two lvalues, depending on a condition: read-only.
+    Choice(Tree, Rc<[Lvalue]>),
 }
 
 #[derive(Clone)]
@@ -197,6 +199,12 @@ impl<'m> Lowering<'m> {
         let mut tree = match &lvalue.root {
             LvalueRoot::Element { choice: Some(_), .. } => return self.read_choice(lvalue, span),
             LvalueRoot::Value(tree) => tree.clone(),
+            LvalueRoot::Choice(condition, two) => self.lazy_conditional(
+                condition.clone(),
+                |lower| lower.read(&two[0], span),
+                |lower| lower.read(&two[1], span),
+                span,
+            )?,
             LvalueRoot::Local(local, ty) => {
                 let id = self.w.b.read(*local);
                 Tree::emitted(id, *ty)
@@ -281,7 +289,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn write(&mut self, lvalue: &Lvalue, value: Tree, span: SourceSpan) -> LowerResult {
         match &lvalue.root {
             LvalueRoot::Element { choice: Some(_), .. } => self.write_choice(lvalue, value, span),
-            LvalueRoot::Value(_) => {
+            LvalueRoot::Value(_) | LvalueRoot::Choice(..) => {
                 self.fail(span, "this expression cannot be assigned", "not a variable or element", "")
             }
             LvalueRoot::Local(local, ty) => {

@@ -8,7 +8,9 @@ use super::lvalue::{CudaOperand, Lvalue, LvalueRoot};
 use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Declarator, Expr, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName};
+use crate::cuda::ast::{
+    Base, Declarator, Expr, ExprKind, Function, MethodKind, Storage, StructItem, TemplateArg, TypeName,
+};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 use crate::lower::Tree;
@@ -300,10 +302,8 @@ impl<'m> Lowering<'m> {
         let Some((item, bound)) = self.struct_of(ty) else { return Ok(None) };
         let Some(declared) = item.statics.iter().find(|declared| declared.name == name) else { return Ok(None) };
         let storage = Storage { constant: true, ..Storage::default() };
-        let this = self.this.replace(ThisObject { ty, object: None });
-        let binding =
-            self.in_file_scope(&item.templates, &bound, |lower| lower.declare_global(declared, storage, span));
-        self.this = this;
+        let binding = self
+            .in_class_scope(Some(ty), &item.templates, &bound, |lower| lower.declare_global(declared, storage, span));
         self.bound_operand(binding?, span).map(Some)
     }
 
@@ -399,12 +399,12 @@ impl<'m> Lowering<'m> {
             return Ok(Some(value));
         }
         let fields = self.declared_fields(ty);
-        let mut values = vec![];
+        let mut values: Vec<Tree> = vec![];
         let mut any = false;
         for (n, field) in fields.iter().enumerate() {
             let field_type = self.field_type(ty, n as u32);
             let value = match &field.init {
-                Some(init) => Some(self.member_default(ty, init, field_type)?),
+                Some(init) => Some(self.member_default(ty, init, field_type, &mut values)?),
                 None => self.default_value(field_type, span)?,
             };
             any |= value.is_some();
@@ -414,10 +414,33 @@ impl<'m> Lowering<'m> {
         Ok(any.then(|| Tree::of(construct, ty)))
     }
 
-    /// Value of a default member initializer.
-    pub(super) fn member_default(&mut self, ty: Type, init: &'m Expr, field_type: Type) -> LowerResult<Tree> {
+    /// Value of a default member initializer, which may use the values of the fields before it.
+    pub(super) fn member_default(
+        &mut self,
+        ty: Type,
+        init: &'m Expr,
+        field_type: Type,
+        before: &mut [Tree],
+    ) -> LowerResult<Tree> {
         let Some((item, bound)) = self.struct_of(ty) else { return Err(LowerFailed) };
-        let tree = self.in_file_scope(&item.templates, &bound, |lower| lower.initializer(init, field_type))?;
+        let mut object = None;
+        if !matches!(init.kind, ExprKind::Number { .. }) {
+            for value in before.iter_mut() {
+                *value = self.materialize(value.clone());
+            }
+            let mut values = before.to_vec();
+            let count = self.declared_fields(ty).len();
+            values.extend((values.len()..count).map(|n| self.zero(self.field_type(ty, n as u32))));
+            let construct = crate::lower::Node::Algebra(bornite_ir::AlgebraOp::Construct, 0, values);
+            object = Some(Lvalue::of_value(Tree::of(construct, ty)));
+        }
+        let tree = self.in_class_scope(Some(ty), &item.templates, &bound, |lower| {
+            if let Some(this) = &mut lower.this {
+                this.object = object;
+            }
+            lower.bind_members(init.span)?;
+            lower.initializer(init, field_type)
+        })?;
         Ok(self.materialize(tree))
     }
 

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `construct.rs`, `member.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs`, `memory_functions.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
@@ -53,6 +53,7 @@ mod overload;
 mod pair;
 mod parallel_for;
 mod printer_functions;
+mod reference;
 mod scan;
 mod scope;
 mod shared;
@@ -195,6 +196,14 @@ pub(super) struct Lowering<'m> {
     inlines: Vec<Inline>,
     /// Object of the member function being inlined.
     this: Option<ThisObject>,
+    /// Position in the file of the code being lowered: it sees the names declared before.
+    order: u32,
+    /// Names of the instantiated functions.
+    function_names: Vec<String>,
+    /// Lvalue of the last assignment or increment, for references to it.
+    assigned_lvalue: Option<Lvalue>,
+    /// True if the last call returned a copy of what its result refers to.
+    copied_reference: bool,
     code: CodeKind,
     /// Number of enclosing loops in the code being emitted.
     loops: usize,
@@ -283,6 +292,10 @@ impl<'m> Lowering<'m> {
             control_scopes: vec![],
             inlines: vec![],
             this: None,
+            order: function.order,
+            function_names: vec![],
+            assigned_lvalue: None,
+            copied_reference: false,
             code: CodeKind::Kernel,
             loops: 0,
             structs: vec![],
@@ -432,6 +445,7 @@ impl<'m> Lowering<'m> {
     fn attempt<T>(&mut self, make: impl FnOnce(&mut Self) -> LowerResult<T>) -> Option<T> {
         let (errors, globals, scope, base) = (self.errors.len(), self.globals.len(), self.scope.len(), self.base);
         let (control_scopes, inlines, this) = (self.control_scopes.len(), self.inlines.len(), self.this.clone());
+        let order = self.order;
         let result = make(self).ok();
         self.errors.truncate(errors);
         if result.is_none() {
@@ -443,7 +457,7 @@ impl<'m> Lowering<'m> {
             self.scope.truncate(scope);
             self.control_scopes.truncate(control_scopes);
             self.inlines.truncate(inlines);
-            (self.base, self.this) = (base, this);
+            (self.base, self.this, self.order) = (base, this, order);
         }
         result
     }

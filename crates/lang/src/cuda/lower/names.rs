@@ -7,6 +7,7 @@ use bornite_ir::{Access, Dim, Extent, Scalar, Type, contiguous};
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
 use super::lvalue::{ConstArray, CudaOperand, Lvalue, Pointer};
+use super::method::ThisObject;
 use super::scope::TypeDefinition;
 use super::{Binding, BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::CudaModule;
@@ -21,6 +22,18 @@ pub fn unmangled(name: &str, round_trip: bool, taken: impl Fn(&str) -> bool) -> 
         Some(short) if round_trip && !short.is_empty() && !taken(short) => short.into(),
         _ => name.into(),
     }
+}
+
+/// Appends a number to a name until it is not taken.
+pub fn unique_name(name: String, taken: impl Fn(&str) -> bool) -> String {
+    let mut unique = name.clone();
+    for n in 1.. {
+        if !taken(&unique) {
+            break;
+        }
+        unique = format!("{name}_of{n}");
+    }
+    unique
 }
 
 impl<'m> Lowering<'m> {
@@ -41,7 +54,9 @@ impl<'m> Lowering<'m> {
             return self.fail(declared.span, what, "defined by itself", "");
         }
         self.evaluating.push(n);
-        let binding = self.in_file_scope(&[], &[], |lower| lower.declare_global(declared, *storage, span));
+        let order = std::mem::replace(&mut self.order, module.file.global_orders[n]);
+        let binding = self.in_class_scope(None, &[], &[], |lower| lower.declare_global(declared, *storage, span));
+        self.order = order;
         self.evaluating.pop();
         self.globals.push((n, binding.as_ref().map_or(Binding::Poison, Binding::clone)));
         binding.map(Some)
@@ -76,6 +91,7 @@ impl<'m> Lowering<'m> {
         };
         if d.sizes.is_empty() {
             let tree = self.initializer(init, ty)?;
+            self.check_enumerator(d, init, scalar)?;
             return match self.w.fold(&tree) {
                 Some(value) => Ok(Binding::Value(crate::lower::Tree::constant(value))),
                 None => self.fail(init.span, "this expression is not constant", "not known at compile time", ""),
@@ -240,6 +256,21 @@ impl<'m> Lowering<'m> {
         self.depth -= 5;
         self.scope.truncate(mark);
         self.base = base;
+        result
+    }
+
+    /// Runs `make` in the scope of a struct, whose static members are visible, or in file scope
+    /// outside of any struct.
+    pub(super) fn in_class_scope<T>(
+        &mut self,
+        of: Option<Type>,
+        templates: &'m [TemplateParam],
+        bound: &[BoundArg],
+        make: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = std::mem::replace(&mut self.this, of.map(|ty| ThisObject { ty, object: None }));
+        let result = self.in_file_scope(templates, bound, make);
+        self.this = outer;
         result
     }
 

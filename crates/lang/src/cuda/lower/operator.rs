@@ -71,13 +71,15 @@ impl<'m> Lowering<'m> {
                 return self.call_target(target, passed, exprs, span)?.map(Ok).ok_or(LowerFailed);
             }
         }
-        let candidates: Vec<usize> = (0..functions.len())
+        let is_instance = self.scope[self.base..].iter().any(|(_, binding)| matches!(binding, super::Binding::Type(_)));
+        let mut candidates: Vec<usize> = (0..functions.len())
             .filter(|n| {
                 let function = &functions[*n];
-                function.name == name && function.method.is_none() && takes_count(function, operands.len())
+                let is_named = function.name == name && function.method.is_none();
+                is_named && takes_count(function, operands.len()) && (is_instance || self.is_declared(*n))
             })
-            .filter(|n| self.conversion_ranks(*n, &[], &[], &operands, span).is_some())
             .collect();
+        candidates.retain(|n| self.conversion_ranks(*n, &[], &[], &operands, span).is_some());
         if candidates.is_empty() {
             return Ok(Err(operands));
         }

@@ -91,6 +91,8 @@ fn root_variable(expr: &Expr) -> Option<Symbol> {
         ExprKind::Name(name) => Some(*name),
         ExprKind::Member(inner, _) => root_variable(inner),
         ExprKind::Cast(ty, inner) if ty.reference => root_variable(inner),
+        ExprKind::Assign(_, lvalue, _) | ExprKind::IncDec { lvalue, .. } => root_variable(lvalue),
+        ExprKind::Binary(Binary::Comma, _, last) => root_variable(last),
         ExprKind::Index(inner, _) if matches!(inner.kind, ExprKind::Member(..) | ExprKind::Index(..)) => {
             root_variable(inner)
         }

@@ -5,7 +5,7 @@ use super::lvalue::CudaOperand;
 use super::overload::{is_cuda_function, value_type};
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::cuda::ast::{Base, Function, TypeName};
+use crate::cuda::ast::{Base, Expr, Function, TypeName};
 use crate::cuda::lex::Symbol;
 
 /// Definition of a type name, by index.
@@ -47,10 +47,24 @@ impl<'m> Lowering<'m> {
         self.fail(at, what, format!("defined in {a} and in {b}"), hint)
     }
 
+    /// Reports a name that is declared after its use.
+    pub(super) fn used_before<T>(&mut self, name: Symbol, declared: SourceSpan, at: SourceSpan) -> LowerResult<T> {
+        let line = self.module.source.line_in_words(declared.start, at.start);
+        let what = format!("'{}' is used before its declaration", self.text(name));
+        self.fail(at, what, format!("declared in {line}"), "move the declaration up")
+    }
+
     /// Selects the global variable or constant of a name.
     pub(super) fn select_global(&mut self, name: Symbol, at: SourceSpan) -> LowerResult<Option<usize>> {
         let globals = &self.module.file.globals;
         let mut all: Vec<usize> = (0..globals.len()).filter(|n| globals[*n].1.name == name).collect();
+        if let Some(later) = all.first().copied().filter(|_| !self.request.round_trip) {
+            let orders = &self.module.file.global_orders;
+            all.retain(|n| orders[*n] <= self.order);
+            if all.is_empty() {
+                return self.used_before(name, globals[later].1.span, at);
+            }
+        }
         // `extern` declarations repeat a definition or each other.
         let is_external = |n: &usize| globals[*n].0.external && globals[*n].1.init.is_none();
         match all.iter().all(is_external) {
@@ -103,6 +117,26 @@ impl<'m> Lowering<'m> {
         Ok(match self.select_type(name, at)? {
             Some(TypeDefinition::Struct(n)) => Some(n),
             _ => None,
+        })
+    }
+
+    /// Returns true if a function is declared before the code being lowered.
+    pub(super) fn is_declared(&self, n: usize) -> bool {
+        self.request.round_trip || self.module.file.functions[n].declared <= self.order
+    }
+
+    /// Returns true if an argument is an object of a class or a pointer to one.
+    pub(super) fn has_class_argument(&mut self, args: &'m [Expr]) -> bool {
+        args.iter().any(|arg| {
+            let (mark, locals) = (self.w.b.mark(), self.locals);
+            let operand = self.attempt(|lower| lower.operand(arg));
+            self.w.rollback(&mark);
+            self.locals = locals;
+            match operand {
+                Some(CudaOperand::Pointer(pointer)) => Self::is_class(pointer.pointee_type()),
+                Some(CudaOperand::Address(lvalue)) => Self::is_class(lvalue.ty),
+                operand => operand.and_then(|operand| value_type(&operand)).is_some_and(Self::is_class),
+            }
         })
     }
 

@@ -3,9 +3,9 @@
 use bornite_ir::{MAX_COMPONENTS, Type};
 
 use super::method::ThisObject;
-use super::names::unmangled;
+use super::names::{unique_name, unmangled};
 use super::{BoundArg, LowerFailed, LowerResult, Lowering, scan};
-use crate::cuda::ast::{Declarator, Expr, Storage, StructItem};
+use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Storage, StructItem, TemplateArg};
 use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
@@ -37,6 +37,7 @@ impl<'m> Lowering<'m> {
             |item: usize| item != n && self.module.file.structs[item].name == self.module.file.structs[n].name;
         let same = self.structs.iter().filter(|(item, ..)| is_same(*item)).count();
         let name = if same > 0 { format!("{name}_of{same}") } else { name };
+        let name = unique_name(name, |name| self.w.b.structs().iter().any(|other| other.name.as_str() == name));
         let ty = self.w.b.struct_from_fields(name, fields);
         if ty.component_count(self.w.b.structs()) > MAX_COMPONENTS {
             let what = format!("a struct of more than {MAX_COMPONENTS} scalars");
@@ -58,9 +59,13 @@ impl<'m> Lowering<'m> {
 
     fn fields(&mut self, n: usize) -> LowerResult<Vec<(String, Type)>> {
         let item = &self.module.file.structs[n];
-        self.bind_sizes(item)?;
         let mut fields: Vec<(String, Type)> = vec![];
+        self.bind_static_bounds(item)?;
         for field in &item.fields {
+            if field.ty.reference {
+                let what = "a reference as a struct member";
+                return self.unsupported(field.span, what, "pass the variable to the functions that use it");
+            }
             let CType::Value(mut ty) = self.c_type(&field.ty)? else {
                 return self.unsupported(
                     field.span,
@@ -81,18 +86,44 @@ impl<'m> Lowering<'m> {
         Ok(fields)
     }
 
-    /// Binds the static members that the sizes of arrays refer to, also through each other.
-    fn bind_sizes(&mut self, item: &'m StructItem) -> LowerResult {
-        let mut exprs: Vec<&Expr> = item.fields.iter().flat_map(|field| field.sizes.iter().flatten()).collect();
-        let mut used = vec![];
+    /// Binds the static members that array bounds of fields use.
+    fn bind_static_bounds(&mut self, item: &'m StructItem) -> LowerResult {
+        let mut used: Vec<&'m Expr> = vec![];
+        for field in &item.fields {
+            used.extend(field.sizes.iter().flatten());
+            if let Base::Template(_, args) = &field.ty.base {
+                used.extend(args.iter().filter_map(|arg| match arg {
+                    TemplateArg::Value(value) => Some(value),
+                    TemplateArg::Type(_) => None,
+                }));
+            }
+        }
+        let functions = &self.module.file.functions;
+        let is_method = |name: Symbol| {
+            functions.iter().any(|f| f.name == name && f.method.as_ref().is_some_and(|method| method.of == item.name))
+        };
+        for bound in &used {
+            let mut calls_method = false;
+            scan::walk_expr(bound, &mut |part| {
+                calls_method |= matches!(part.kind, ExprKind::Call { callee, .. } if is_method(callee));
+            });
+            if calls_method {
+                return self.unsupported(
+                    bound.span,
+                    "a member function in an array bound of its struct",
+                    "use a constant",
+                );
+            }
+        }
+        let mut needed = vec![];
         for declared in item.statics.iter().rev() {
-            if exprs.iter().any(|expr| scan::mentions(expr, declared.name)) {
-                exprs.extend(&declared.init);
-                used.push(declared);
+            if used.iter().any(|expr| scan::mentions(expr, declared.name)) {
+                used.extend(&declared.init);
+                needed.push(declared);
             }
         }
         let storage = Storage { constant: true, ..Storage::default() };
-        for declared in used.into_iter().rev() {
+        for declared in needed.into_iter().rev() {
             let binding = self.declare_global(declared, storage, declared.span)?;
             self.bind(declared.name, binding);
         }

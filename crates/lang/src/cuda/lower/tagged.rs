@@ -102,7 +102,7 @@ impl<'m> Lowering<'m> {
             };
         };
         self.require_wide_index();
-        let fits = |view: &View| !self.is_declared(*view) || self.is_plain_array(*view, to);
+        let fits = |view: &View| !self.is_array_declared(*view) || self.is_plain_array(*view, to);
         let views: Rc<[View]> = views.iter().copied().filter(fits).collect();
         let zero = [Value::int(self.index_type, 0)];
         let tag = self.new_local(&format!("{}_array", self.text(d.name)), self.index_type.into(), &zero);
@@ -113,7 +113,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns true if an array is declared already: an earlier lowering may know later ones.
-    pub(super) fn is_declared(&self, view: View) -> bool {
+    pub(super) fn is_array_declared(&self, view: View) -> bool {
         let kernel = self.w.b.kernel();
         let (n, count) = match view {
             View::Param(id) => (id.0, kernel.params.len()),
@@ -131,7 +131,7 @@ impl<'m> Lowering<'m> {
 
     /// Value of a tagged pointer variable.
     pub(super) fn tagged_operand(&mut self, tagged: &TaggedPointer) -> CudaOperand {
-        let Some(view) = tagged.views.iter().find(|view| self.is_declared(**view)) else {
+        let Some(view) = tagged.views.iter().find(|view| self.is_array_declared(**view)) else {
             return CudaOperand::Null(Some(tagged.to));
         };
         let tag = Tree::emitted(self.w.b.read(tagged.tag), self.index_type);
@@ -319,7 +319,7 @@ impl<'m> Lowering<'m> {
         let is_valid = Tree::op(Op::Ne, vec![choice.tag.clone(), Tree::int(self.index_type, 0)]);
         self.check_not_null(&is_valid, span);
         for (n, view) in choice.views.iter().enumerate() {
-            if !self.is_declared(*view) || !self.is_plain_array(*view, ty) {
+            if !self.is_array_declared(*view) || !self.is_plain_array(*view, ty) {
                 continue;
             }
             let mut selected = lvalue.clone();

@@ -3,7 +3,7 @@
 use bornite_ir::{IntRange, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
-use super::{BoundArg, LowerResult, Lowering};
+use super::{BoundArg, LowerResult, Lowering, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Declarator, Expr, ExprKind, Function, TemplateArg, TemplateParam};
 use crate::cuda::lex::Symbol;
@@ -130,8 +130,27 @@ impl<'m> Lowering<'m> {
         explicit.extend(self.template_args(own, args, function.name, span)?);
         for (param, explicit) in function.templates.iter().zip(&mut explicit).filter(|(_, explicit)| explicit.is_none())
         {
-            let deduce_from = |(p, operand): (&Declarator, &CudaOperand)| self.deduce(param, p, operand);
-            *explicit = function.params.iter().zip(operands).find_map(deduce_from);
+            let mut deduced = (function.params.iter().zip(operands)).filter_map(|(p, of)| self.deduce(param, p, of));
+            *explicit = deduced.next();
+            let is_same = |a: &BoundArg, b: &BoundArg| match (a, b) {
+                (BoundArg::Type(CType::Group(a)), BoundArg::Type(CType::Group(b))) => a.is_same_type(*b),
+                // Integer arguments are compared after their conversion to the parameter's type.
+                (BoundArg::Value(a), BoundArg::Value(b)) => a.as_i64() == b.as_i64(),
+                _ => a == b,
+            };
+            let other =
+                explicit.and_then(|first| deduced.find(|other| !is_same(&first, other)).map(|other| (first, other)));
+            if let Some((first, other)) = other {
+                let name = self.text(param.name);
+                let [first, other] = [first, other].map(|bound| self.bound_name(&bound));
+                let what = format!("conflicting types '{first}' and '{other}' for template parameter '{name}'");
+                return self.fail(
+                    span,
+                    what,
+                    "no matching function",
+                    "cast an argument, or write the template argument",
+                );
+            }
         }
         self.with_defaults(&function.templates, &explicit, span)
     }
@@ -181,6 +200,39 @@ impl<'m> Lowering<'m> {
             }
             _ => None,
         }
+    }
+
+    /// Rejects a template argument that C++ deduces as const, `T*` from `const int*`, where the
+    /// function compares it with other types.
+    pub(super) fn check_deduced_const(
+        &mut self,
+        function: &'m Function,
+        operands: &[CudaOperand],
+        span: SourceSpan,
+    ) -> LowerResult {
+        let drops = |(param, operand): (&Declarator, &CudaOperand)| {
+            let is_generic = function.templates.iter().any(|template| param.ty.base == Base::Named(template.name));
+            let is_const = match operand {
+                CudaOperand::Pointer(pointer) => pointer.constant && param.ty.pointers > 0,
+                CudaOperand::Address(lvalue) => lvalue.constant && param.ty.pointers > 0,
+                CudaOperand::Lvalue(lvalue) => lvalue.constant && param.ty.reference,
+                _ => false,
+            };
+            is_generic && is_const && !param.ty.constant
+        };
+        if function.templates.is_empty() || !function.params.iter().zip(operands).any(drops) {
+            return Ok(());
+        }
+        let mut compares = false;
+        scan::for_each_expr(&function.body, &mut |expr| {
+            compares |=
+                matches!(&expr.kind, ExprKind::Call { callee, .. } if self.text(*callee).starts_with("is_same"));
+        });
+        if compares {
+            let what = "'is_same' in a function whose template argument is deduced as const";
+            return self.unsupported(span, what, "declare the parameter as a pointer to const");
+        }
+        Ok(())
     }
 
     /// Type of a struct template with arguments.
@@ -247,6 +299,16 @@ impl<'m> Lowering<'m> {
             }
         }
         Ok(None)
+    }
+
+    /// A template argument as shown in a message.
+    fn bound_name(&self, bound: &BoundArg) -> String {
+        match bound {
+            BoundArg::Type(CType::Value(ty)) => self.type_name(*ty),
+            BoundArg::Type(CType::Pointer(ty)) => format!("{}*", self.type_name(*ty)),
+            BoundArg::Type(_) => "group".into(),
+            BoundArg::Value(value) => value.as_i64().to_string(),
+        }
     }
 
     /// Suffix that template arguments add to the name of a function or struct.

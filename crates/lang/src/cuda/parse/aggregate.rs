@@ -1,11 +1,9 @@
-//! Parses structs and enums.
+//! Parses structs.
 
 use super::method::Members;
 use super::{ParseResult, Parser};
-use crate::SourceSpan;
-use crate::cuda::ast::{Base, Binary, Declarator, Expr, ExprKind, Storage, StructItem, TemplateParam, TypeName};
+use crate::cuda::ast::{Base, Expr, StructItem, TemplateParam, TypeName};
 use crate::cuda::lex::TokenKind;
-use bornite_ir::{Scalar, Value};
 
 impl Parser<'_> {
     /// Returns true if the `struct` here is a definition or forward declaration, not the use of a
@@ -166,78 +164,5 @@ impl Parser<'_> {
             }
             is_first = false;
         }
-    }
-
-    /// Parses an enum; its enumerators become constants.
-    pub(super) fn enum_item(&mut self) -> ParseResult<()> {
-        self.advance();
-        let is_scoped = self.take("class") || self.take("struct");
-        let named = if let TokenKind::Name(_) = self.kind() { Some(self.name("an enum")?) } else { None };
-        let mut scalar = Scalar::I32;
-        if self.take(":") {
-            let ty = self.base_type()?;
-            scalar = match ty.base {
-                Base::Scalar(scalar) if scalar.is_int() => scalar,
-                _ => {
-                    return self.unsupported(
-                        ty.span,
-                        "an enum with a non-integer underlying type",
-                        "use an integer type: 'enum Name : int'",
-                    );
-                }
-            };
-        }
-        let int = |span: SourceSpan, constant: bool| TypeName {
-            base: Base::Scalar(scalar),
-            pointers: 0,
-            constant,
-            is_const_pointer: false,
-            reference: false,
-            span,
-        };
-        if let Some((name, span)) = named {
-            self.types.insert(name);
-            self.file.enums.push(name);
-            self.file.aliases.push((name, int(span, false)));
-        }
-        if self.take(";") {
-            return Ok(());
-        }
-        self.expect("{", "after 'enum'")?;
-        let number = |value: i64, span| Expr {
-            kind: ExprKind::Number { value: Value::int(Scalar::I32, value), hex: false },
-            span,
-            depth: 1,
-        };
-        // The last explicit value, and the number of enumerators since.
-        let (mut explicit, mut since): (Option<Expr>, i64) = (None, 0);
-        while !self.is("}") {
-            let (name, span) = self.name("a constant")?;
-            if self.take("=") {
-                (explicit, since) = (Some(self.assignment()?), 0);
-            }
-            let value = match explicit.clone() {
-                None => number(since, span),
-                Some(value) if since == 0 => value,
-                Some(value) => {
-                    let below = value.depth;
-                    let sum = ExprKind::Binary(Binary::Add, Box::new(value), Box::new(number(since, span)));
-                    self.make_expr(sum, span, below)?
-                }
-            };
-            since += 1;
-            let storage = Storage { constant: true, ..Storage::default() };
-            let declared = Declarator { name, span, ty: int(span, true), sizes: vec![], init: Some(value) };
-            if let Some((of, _)) = named {
-                self.file.enumerators.push((of, declared.clone()));
-            }
-            if !is_scoped {
-                self.file.globals.push((storage, declared));
-            }
-            if !self.take(",") {
-                break;
-            }
-        }
-        self.expect("}", "after the constants of an enum")
     }
 }

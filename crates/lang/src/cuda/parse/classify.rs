@@ -180,6 +180,10 @@ impl Parser<'_> {
             return true;
         }
         let has = |word: &'static str| head.iter().any(|t| t.kind == TokenKind::Reserved(word));
+        let is_deleted = self.tokens[self.at..end].iter().rev().nth(1).map(|token| token.kind);
+        if is_deleted == Some(TokenKind::Reserved("delete")) && has("(") {
+            return false;
+        }
         if has("__global__") || has("__device__") || has("__constant__") || has("__shared__") || has("constexpr") {
             return false;
         }

@@ -87,7 +87,7 @@ impl Parser<'_> {
                 }
             }
             self.expect(";", "after a declaration")?;
-            self.file.globals.extend(all.into_iter().map(|found| (storage, found)));
+            all.into_iter().for_each(|found| self.push_global(storage, found));
             return Ok(());
         }
         let (name, span) = self.name("a function")?;
@@ -112,29 +112,37 @@ impl Parser<'_> {
         if specialization.is_some() && is_kernel {
             return self.unsupported(span, "a kernel specialization", "write a kernel with another name");
         }
+        let order = self.at as u32;
         let mut params = self.params()?;
         self.take("const");
         self.take("noexcept");
-        let known =
-            self.forward_declarations.iter().find(|(found, known)| *found == name && has_same_types(known, &params));
-        if let Some((_, known)) = known {
+        let declares =
+            |(found, known, _): &&(Symbol, Vec<Declarator>, u32)| *found == name && may_declare(known, &params);
+        let declared = self.forward_declarations.iter().filter(declares).map(|(.., at)| *at).min().unwrap_or(order);
+        let known = (self.forward_declarations.iter())
+            .find(|(found, known, _)| *found == name && has_same_types(known, &params));
+        if let Some((_, known, _)) = known {
             // Default arguments come from the first declaration.
             params
                 .iter_mut()
                 .zip(known)
                 .for_each(|(param, known)| param.init = param.init.take().or(known.init.clone()));
         }
+        self.check_defaults(&params)?;
         if self.take(";") {
-            self.forward_declarations.push((name, params));
+            self.forward_declarations.push((name, params, order));
             return Ok(());
         }
         if is_kernel && ty.base != Base::Void {
             return self.fail(start.to(ty.span), "a kernel must return 'void'", "expected 'void'", "write 'void'");
         }
-        self.expect("{", "before the body of a function")?;
+        let is_deleted = self.is("=") && self.ahead(1) == TokenKind::Reserved("delete");
+        if !is_deleted {
+            self.expect("{", "before the body of a function")?;
+        }
         let errors = self.errors.len();
         self.block_names = vec![params.iter().map(|param| param.name).filter(|name| *name != self.unnamed).collect()];
-        let body = self.nested(|p| p.statements())?;
+        let body = if is_deleted { vec![] } else { self.nested(|p| p.statements())? };
         if self.errors.len() > errors {
             return Ok(());
         }
@@ -151,6 +159,9 @@ impl Parser<'_> {
             result: ty,
             params,
             body,
+            declared,
+            order,
+            is_deleted,
             method: None,
         };
         self.check_not_redefined(&function)?;
@@ -211,6 +222,9 @@ impl Parser<'_> {
             result,
             params: vec![],
             body,
+            declared: self.at as u32,
+            order: self.at as u32,
+            is_deleted: false,
             method: None,
         });
     }
@@ -293,6 +307,23 @@ impl Parser<'_> {
         Ok(params)
     }
 
+    pub(super) fn push_global(&mut self, storage: Storage, declared: Declarator) {
+        self.file.globals.push((storage, declared));
+        self.file.global_orders.push(self.at as u32);
+    }
+
+    /// Rejects a parameter without a default argument after one that has it.
+    pub(super) fn check_defaults(&mut self, params: &[Declarator]) -> ParseResult<()> {
+        let missing = params.windows(2).find(|two| two[0].init.is_some() && two[1].init.is_none());
+        match missing {
+            Some([_, param]) => {
+                let what = format!("parameter '{}' has no default argument", self.names.text(param.name));
+                self.fail(param.span, what, "expected '= …', as for the parameter before", "")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Rejects a redefinition.
     pub(super) fn check_not_redefined(&mut self, new: &Function) -> ParseResult<()> {
         let owner = |function: &Function| function.method.as_ref().map(|method| (method.of, method.is_const));
@@ -311,6 +342,13 @@ impl Parser<'_> {
         let hint = "use different names; namespaces are ignored";
         self.fail(new.span, message, format!("first defined in {line}"), hint)
     }
+}
+
+/// Returns true if a forward declaration may declare a function of that name: its types are the
+/// same, or written in another way.
+fn may_declare(known: &[Declarator], params: &[Declarator]) -> bool {
+    let is_plain = |param: &Declarator| matches!(param.ty.base, Base::Scalar(_));
+    has_same_types(known, params) || known.len() == params.len() && !known.iter().chain(params).all(is_plain)
 }
 
 /// Returns true if two lists of parameters have the same types, as written.

@@ -6,6 +6,9 @@ use crate::Diagnostic;
 use crate::cuda::ast::UnsupportedFunction;
 use crate::cuda::lex::{Symbol, Token, TokenKind};
 
+/// Maximum nesting of namespaces.
+const MAX_NAMESPACES: usize = 200;
+
 impl Parser<'_> {
     /// Parses all items.
     pub fn items(&mut self) {
@@ -64,6 +67,10 @@ impl Parser<'_> {
             self.check_finished(start, end);
             if skipped || !self.is_device_item(start, end) {
                 self.host_items.push(start..end);
+            }
+            if skipped && self.head_of(start, end).iter().any(|token| token.kind == TokenKind::Reserved("(")) {
+                let name = self.declared_name(start, end);
+                self.file.host_functions.extend(name);
             }
             if skipped || self.at < end {
                 self.at = end;
@@ -140,6 +147,14 @@ impl Parser<'_> {
                     TokenKind::Reserved("{") => break,
                     _ => return false,
                 }
+            }
+            if self.open_scopes.len() >= MAX_NAMESPACES {
+                if self.errors.is_empty() {
+                    let (span, what) = (self.span(), format!("more than {MAX_NAMESPACES} nested namespaces"));
+                    let _: ParseResult<()> = self.unsupported(span, &what, "");
+                }
+                self.at = self.tokens.len() - 1;
+                return true;
             }
             let outer = self.open_scopes.iter().rev().find_map(|scope| *scope);
             let own: &[Symbol] = if is_inline { &[] } else { &names };

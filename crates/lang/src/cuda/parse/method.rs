@@ -123,10 +123,10 @@ impl Parser<'_> {
         let head = self.head_of(start, end);
         let has = |word: &'static str| head.iter().any(|token| token.kind == TokenKind::Reserved(word));
         let of_device = has("__device__") || has("constexpr");
-        let is_defaulted = {
-            let tail: Vec<TokenKind> = self.tokens[start..end].iter().rev().take(3).map(|token| token.kind).collect();
-            matches!(tail[..], [TokenKind::Reserved(";"), TokenKind::Reserved("default" | "delete"), _])
-        };
+        let tail: Vec<TokenKind> = self.tokens[start..end].iter().rev().take(3).map(|token| token.kind).collect();
+        let ends_with =
+            |word| matches!(tail[..], [TokenKind::Reserved(";"), TokenKind::Reserved(last), _] if last == word);
+        let (is_defaulted, is_deleted) = (ends_with("default"), ends_with("delete"));
         let (of, params) = self.current_struct.clone().unwrap_or((self.unnamed, vec![]));
         let name = match self.declared_name(start, end) {
             _ if has("operator") => self.operator_in(&head),
@@ -144,13 +144,18 @@ impl Parser<'_> {
             .eq([TokenKind::Reserved("}"), TokenKind::Reserved("{")]);
         let is_trivial = is_defaulted || is_destructor && is_empty || self.copies_members(start, end, members);
         if (copies && !is_trivial || has("virtual")) && members.copy_control.is_none() {
-            let what = if has("virtual") { "a virtual function" } else { "a copy constructor or destructor" };
+            let what = match (has("virtual"), is_deleted) {
+                (true, _) => "a virtual function",
+                (_, true) => "a deleted copy constructor or destructor",
+                _ => "a copy constructor or destructor",
+            };
             let what = format!("{what} is not supported");
             let hint = Some("write it '= default', or leave it out".into());
             let why = self.source.diagnostic(self.span(), what, super::NOT_IN_SUBSET.into(), hint);
             members.copy_control = Some(why);
         }
-        if is_defaulted || !of_device || is_destructor || copies {
+        let is_default_constructor = is_constructor && is_defaulted && !copies;
+        if (is_defaulted || !of_device) && !is_deleted && !is_default_constructor || is_destructor || copies {
             self.at = end;
             return Ok(());
         }
@@ -250,6 +255,7 @@ impl Parser<'_> {
         method: Option<Method>,
     ) -> ParseResult<Option<Function>> {
         let Signature { name, span, templates, storage, result } = signature;
+        let order = self.at as u32;
         let params = self.params()?;
         let mut is_const = false;
         loop {
@@ -264,6 +270,8 @@ impl Parser<'_> {
         if self.take(";") {
             return Ok(None);
         }
+        let is_deleted = self.is("=") && self.ahead(1) == TokenKind::Reserved("delete");
+        let has_body = !is_deleted && !(self.is("=") && self.ahead(1) == TokenKind::Reserved("default"));
         let mut initializers = vec![];
         if self.take(":") {
             while !self.is("{") {
@@ -280,9 +288,11 @@ impl Parser<'_> {
                 }
             }
         }
-        self.expect("{", "before the body of a function")?;
+        if has_body {
+            self.expect("{", "before the body of a function")?;
+        }
         self.block_names = vec![params.iter().map(|param| param.name).filter(|name| *name != self.unnamed).collect()];
-        let body = self.nested(|p| p.statements())?;
+        let body = if has_body { self.nested(|p| p.statements())? } else { vec![] };
         let method = method.map(|method| Box::new(Method { is_const, initializers, ..method }));
         Ok(Some(Function {
             name,
@@ -296,6 +306,9 @@ impl Parser<'_> {
             result,
             params,
             body,
+            declared: order,
+            order,
+            is_deleted,
             method,
         }))
     }

@@ -7,6 +7,7 @@
 mod aggregate;
 mod assertion;
 mod classify;
+mod enums;
 mod expr;
 mod function;
 mod host;
@@ -84,8 +85,8 @@ pub struct Parser<'a> {
     unnamed: Symbol,
     /// Names declared in the enclosing blocks, innermost last.
     block_names: Vec<Vec<Symbol>>,
-    /// Forward declarations of functions, with their parameters.
-    forward_declarations: Vec<(Symbol, Vec<Declarator>)>,
+    /// Forward declarations of functions, with their parameters and their order.
+    forward_declarations: Vec<(Symbol, Vec<Declarator>, u32)>,
     /// True while `>>` closes the template argument list being parsed; the number of `>` consumed
     /// of the current token.
     in_angles: bool,

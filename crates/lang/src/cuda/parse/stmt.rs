@@ -146,6 +146,19 @@ impl Parser<'_> {
         if let (TokenKind::Name(_), TokenKind::Reserved(":")) = (self.kind(), self.ahead(1)) {
             return self.unsupported(start, "a label", "use a loop, or a function that returns");
         }
+        let is_parenthesized = matches!(
+            [1, 2, 3, 4].map(|n| self.ahead(n)),
+            [
+                TokenKind::Reserved("("),
+                TokenKind::Name(_),
+                TokenKind::Reserved(")"),
+                TokenKind::Reserved(";" | "=" | "," | "[")
+            ]
+        );
+        if is_parenthesized && self.at_type() {
+            let what = "a declaration with its name in parentheses";
+            return self.unsupported(start, what, "remove the parentheses");
+        }
         if self.at_declaration() {
             let kind = self.declaration()?;
             self.expect(";", "after a declaration")?;
@@ -292,7 +305,16 @@ impl Parser<'_> {
         self.expect(";", "after the condition of 'for'")?;
         let step = if self.is(")") { None } else { Some(self.expr()?) };
         self.expect(")", "after the step of 'for'")?;
-        let body = Box::new(self.statement()?);
+        let start = self.span();
+        let body = match self.take("{") {
+            // The body cannot declare the names of the initializer again.
+            true => self.nested(|p| {
+                let kind = StmtKind::Block(p.statements()?);
+                Ok(Stmt { kind, span: start.to(p.last_span()) })
+            })?,
+            false => self.statement()?,
+        };
+        let body = Box::new(body);
         Ok(StmtKind::For { init, condition, step, body })
     }
 

@@ -227,6 +227,9 @@ impl Parser<'_> {
             self.advance();
             let args = self.list(")")?;
             let span = start.to(self.last_span());
+            if args.is_empty() && what == "a variable" {
+                return self.unsupported(span, "a function declaration in a function", "remove the parentheses");
+            }
             let below = args.iter().map(|arg| arg.depth).max().unwrap_or(0);
             init = Some(self.make_expr(ExprKind::Construct(ty.clone(), args), span, below)?);
         }

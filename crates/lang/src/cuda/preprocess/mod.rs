@@ -89,6 +89,7 @@ pub struct Preprocessor<'a> {
 struct Conditional {
     is_active: bool,
     any_taken: bool,
+    has_else: bool,
     outer_active: bool,
 }
 
@@ -270,11 +271,17 @@ impl Preprocessor<'_> {
                 conditions.push(Conditional {
                     is_active: is_active && holds,
                     any_taken: holds,
+                    has_else: false,
                     outer_active: is_active,
                 });
             }
             "elif" | "else" => match conditions.pop() {
+                Some(c) if c.has_else => {
+                    self.fail(word, format!("'#{name}' after '#else'"), None);
+                    conditions.push(c);
+                }
                 Some(mut c) => {
+                    c.has_else = name == "else";
                     let may_hold = c.outer_active && !c.any_taken;
                     c.is_active = may_hold && (name == "else" || self.condition(word, &line[2..]));
                     c.any_taken |= c.is_active;
