@@ -271,7 +271,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         let is_deleted = self.is("=") && self.ahead(1) == TokenKind::Reserved("delete");
-        let has_body = !is_deleted && !(self.is("=") && self.ahead(1) == TokenKind::Reserved("default"));
+        let is_defaulted = self.is("=") && self.ahead(1) == TokenKind::Reserved("default");
+        let has_body = !is_deleted && !is_defaulted;
         let mut initializers = vec![];
         if self.take(":") {
             while !self.is("{") {
