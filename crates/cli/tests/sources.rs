@@ -282,9 +282,11 @@ pub fn emitted_text_compiles() -> Result<(), String> {
     let libraries = std::env::var("BORNITE_LIBRARY_PATH").ok().filter(|_| bornite_cuda::nvrtc_version().is_ok());
     libraries.ok_or("BORNITE_LIBRARY_PATH names no folder with NVRTC")?;
     let mut compiled = 0;
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lang/tests/cuda");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let file = file.unwrap().path();
+    let entries = |folder: &Path| -> Vec<std::path::PathBuf> {
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let all = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../lang/tests/cuda"));
+    for file in all.iter().flat_map(|path| if path.is_dir() { entries(path) } else { vec![path.clone()] }) {
         let source = std::fs::read_to_string(&file).unwrap();
         // NVRTC has these headers only where a toolkit is installed.
         if ["<cuda_fp16.h>", "<cuda_bf16.h>", "<cooperative_groups.h>"].iter().any(|header| source.contains(header)) {

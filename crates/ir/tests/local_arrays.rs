@@ -59,7 +59,7 @@ fn faults_have_their_line() {
             "  local a: i32[2, 4]\n",
             "  a[1i32, 1i32] = index\n  a[1i32, 0i32] = index\n  %0: i32x2 = wide 2 a[1i32, 0i32]\n  \
              %1: i32x2 = wide 2 a[1i32, 2i32]\n",
-            "'a[6]' is read before it is written, in instance 0 (line 10 of the IR text)",
+            "'a[1][2]' is read before it is written, in instance 0 (line 10 of the IR text)",
         ),
     ] {
         let found = results(&kernel(arrays, body));
