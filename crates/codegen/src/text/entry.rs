@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use bornite_ir::{
-    Access, Expr, Extent, Function, Kernel, LaunchMode, LocalArrayId, Scalar, SharedId, Stmt, Type, View,
-};
+use bornite_ir::{Access, Expr, Extent, Function, Kernel, LaunchMode, Scalar, SharedId, Stmt, Type, View};
 
 use super::syntax::c_type;
 use super::{Dialect, Printer, names};
@@ -133,8 +131,7 @@ impl<'k> Printer<'k> {
         for (n, array) in self.kernel.local_arrays.iter().enumerate() {
             let sizes: String = array.dims.iter().map(|dim| format!("[{}]", dim.extent.resolve(&[]).max(1))).collect();
             let (ty, name) = (self.names.of_type(self.kernel, array.ty), &self.names.local_arrays[n]);
-            let align = if self.is_wide(LocalArrayId(n as u32).into()) { "alignas(16) " } else { "" };
-            let _ = writeln!(text, "{}{align}{ty} {name}{sizes};", "    ".repeat(depth));
+            let _ = writeln!(text, "{}{ty} {name}{sizes};", "    ".repeat(depth));
         }
         text
     }
