@@ -178,6 +178,19 @@ static inline long long bn_rem(long long a, long long b) { return b == 0 || b ==
     ),
     ("bn_store(", "template <class V> static inline void bn_store(void* p, const V& v) { memcpy(p, &v, sizeof v); }\n"),
     (
+        "bn_load_private<",
+        "template <class V> static inline V bn_load_private(const void* p) {
+    V v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+",
+    ),
+    (
+        "bn_store_private(",
+        "template <class V> static inline void bn_store_private(void* p, const V& v) { memcpy(p, &v, sizeof v); }\n",
+    ),
+    (
         "atomicAdd(",
         "template <class T> static inline T atomicAdd(T* p, T v) { const T old = *p; *p = old + v; return old; }
 static inline int atomicAdd(int* p, int v) { const int old = *p; *p = (int)((unsigned)old + (unsigned)v); return old; }

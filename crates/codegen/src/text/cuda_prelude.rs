@@ -176,6 +176,22 @@ template <> struct bn_word<16> { typedef uint4 type; };
 ",
     ),
     (
+        "bn_load_private<",
+        "template <class V> __device__ __forceinline__ V bn_load_private(const void* p) {
+    V v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+",
+    ),
+    (
+        "bn_store_private(",
+        "template <class V> __device__ __forceinline__ void bn_store_private(void* p, const V& v) {
+    memcpy(p, &v, sizeof v);
+}
+",
+    ),
+    (
         "bn_printable(",
         "__device__ __forceinline__ double bn_printable(double a) { return a != a ? fabs(a) : a; }
 ",

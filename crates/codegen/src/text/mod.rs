@@ -151,14 +151,6 @@ impl<'k> Printer<'k> {
         }
     }
 
-    /// A component of several elements of a local array from `element` on. Not loaded as one word,
-    /// since a compiler may assume that variables are not accessed as another type.
-    fn local_component(&self, element: &str, ty: Type, n: usize) -> Term {
-        let count = ty.component_count(&self.kernel.structs).max(1);
-        let element = Term::new(format!("(&{element})[{}]", n / count), ty);
-        self.component(&element, n % count)
-    }
-
     fn local(&self, LocalId(n): LocalId) -> String {
         format!("{}_{n}", self.code.locals[n as usize].name)
     }
@@ -178,17 +170,10 @@ impl<'k> Printer<'k> {
                     let is_component = self.kernel.view(*view).component_index(indices).is_some();
                     let width = value.ty.component_count(structs) / viewed.component_count(structs).max(1);
                     let element = self.element(*view, indices, width.max(1));
-                    match value.ty != viewed && !is_component {
-                        true if matches!(view, View::Local(_)) => {
-                            for n in 0..value.ty.component_count(structs) {
-                                let to = self.local_component(&element, viewed, n);
-                                let line = format!("{} = {};", to.text, self.component(&value, n).text);
-                                self.line(line);
-                            }
-                        }
-                        true => self.line(format!("bn_store(&{element}, {});", value.text)),
-                        false => self.line(format!("{element} = {};", value.text)),
-                    }
+                    self.line(match value.ty != viewed && !is_component {
+                        true => format!("{}(&{element}, {});", wide_access("bn_store", *view), value.text),
+                        false => format!("{element} = {};", value.text),
+                    });
                 }
                 Stmt::Declare(array) => {
                     let line = format!("(void){};", self.names.view((*array).into()));
@@ -422,13 +407,8 @@ impl<'k> Printer<'k> {
             Expr::Load { view, indices, width: 1 } => self.element(*view, indices, 1),
             Expr::Load { view, indices, width } => {
                 let element = self.element(*view, indices, *width as usize);
-                match view {
-                    View::Local(_) => {
-                        let viewed = self.kernel.view(*view).ty;
-                        self.componentwise(ty, |p, n| p.local_component(&element, viewed, n).text)
-                    }
-                    _ => format!("bn_load<{}>(&{element})", self.names.of_type(self.kernel, ty)),
-                }
+                let load = wide_access("bn_load", *view);
+                format!("{load}<{}>(&{element})", self.names.of_type(self.kernel, ty))
             }
             Expr::Atomic { atomic, view, indices, value } => {
                 let element = Term::new(self.element(*view, indices, 1), ty);
@@ -523,4 +503,10 @@ fn axis(axis: Axis) -> &'static str {
         Axis::Y => "y",
         Axis::Z => "z",
     }
+}
+
+/// Name of the function that accesses several elements of a view at once. Local arrays are not
+/// accessed as words, since a compiler may assume that variables are accessed as their type only.
+fn wide_access(function: &str, view: View) -> String {
+    if matches!(view, View::Local(_)) { format!("{function}_private") } else { function.into() }
 }

@@ -64,7 +64,7 @@ fn check_without_round_trip(case: &Case, text: &str, seed: u64, expected: &[u64]
     // Without `round_trip`, strided and multidimensional views are flat memory.
     let row = |dims: &[bornite_ir::Dim]| dims.len() == 1 && dims[0].stride == bornite_ir::Extent::Const(1);
     // Accesses to several elements of a local array are printed as calls that only `round_trip` knows.
-    let is_wide = !case.kernel.local_arrays.is_empty() && (text.contains("bn_load<") || text.contains("bn_store("));
+    let is_wide = text.contains("bn_load_private<") || text.contains("bn_store_private(");
     if !case.kernel.params.iter().all(|param| row(&param.dims)) || is_wide {
         return None;
     }

@@ -33,7 +33,7 @@ impl<'m> Lowering<'m> {
                 let claim = self.quoted(args[1].span);
                 return self.lower_assert(&args[0], claim, span);
             }
-            "load" => {
+            "load" | "load_private" => {
                 self.check_arg_count("bn_load", args, 1, span)?;
                 let Some(TemplateArg::Type(ty)) = templates.first() else { return unknown(self) };
                 let (CType::Value(Type::Vector(scalar, width)), CudaOperand::Pointer(pointer)) =
@@ -46,7 +46,7 @@ impl<'m> Lowering<'m> {
                 let lvalue = self.pointee(CudaOperand::Pointer(pointer), span)?;
                 return Ok(CudaOperand::Tree(self.read(&lvalue, span)?));
             }
-            "store" => {
+            "store" | "store_private" => {
                 self.check_arg_count("bn_store", args, 2, span)?;
                 let CudaOperand::Pointer(pointer) = self.operand(&args[0])? else { return unknown(self) };
                 let value = self.rvalue(&args[1])?;

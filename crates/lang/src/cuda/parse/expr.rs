@@ -421,7 +421,7 @@ impl Parser<'_> {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
             // Only a template takes a type as its argument.
-            let is_known = text == "bn_load" || is_group_name(text);
+            let is_known = is_wide_load(text) || is_group_name(text);
             if !is_known
                 && matches!(
                     self.ahead(1),
@@ -436,7 +436,7 @@ impl Parser<'_> {
         // Functions and function objects of cooperative groups.
         let is_group_template = is_group_name(text) && (self.at > start_at + 1 || text == "tiled_partition");
         let mut templates = vec![];
-        if self.is("<") && (self.templates.contains(&name) || text == "bn_load" || is_group_template) {
+        if self.is("<") && (self.templates.contains(&name) || is_wide_load(text) || is_group_template) {
             templates = self.template_args()?;
             let is_plain = |one: &Function| one.name == name && one.templates.is_empty();
             if templates.is_empty() && self.file.functions.iter().any(is_plain) {
@@ -480,4 +480,9 @@ impl Parser<'_> {
 /// Returns true for function templates and function objects of cooperative groups.
 fn is_group_name(name: &str) -> bool {
     matches!(name, "tiled_partition" | "plus" | "less" | "greater" | "bit_and" | "bit_or" | "bit_xor")
+}
+
+/// Returns true for functions of printed text that load several elements at once.
+fn is_wide_load(name: &str) -> bool {
+    matches!(name, "bn_load" | "bn_load_private")
 }
