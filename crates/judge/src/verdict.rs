@@ -164,18 +164,10 @@ impl Verdict {
     }
 }
 
-/// Name of a fault's kind.
+/// Name of a fault's kind in a verdict.
 pub fn fault_kind(kind: &FaultKind) -> &'static str {
     match kind {
-        FaultKind::OutOfBounds { .. } => "out_of_bounds",
-        FaultKind::Misaligned { .. } => "misaligned",
-        FaultKind::Uninitialized { .. } => "uninitialized",
-        FaultKind::Race { .. } => "race",
-        FaultKind::DivergentBarrier { .. } => "divergent_barrier",
-        FaultKind::PartialWarp { .. } => "partial_warp",
-        FaultKind::Division { .. } => "division",
-        FaultKind::AssertionFailed { .. } => "assertion",
         FaultKind::StatementLimit(_) => "statements",
-        FaultKind::InvalidCall(_) => "invalid_call",
+        kind => kind.name(),
     }
 }

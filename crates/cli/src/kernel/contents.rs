@@ -123,17 +123,8 @@ pub fn single_scalar(layout: &Layout) -> Option<Scalar> {
 fn numpy_name(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "bool_",
-        Scalar::I8 => "int8",
-        Scalar::I16 => "int16",
-        Scalar::I32 => "int32",
-        Scalar::I64 => "int64",
-        Scalar::U8 => "uint8",
-        Scalar::U16 => "uint16",
-        Scalar::U32 => "uint32",
-        Scalar::U64 => "uint64",
-        Scalar::F16 => "float16",
-        Scalar::BF16 | Scalar::F32 => "float32",
-        Scalar::F64 => "float64",
+        Scalar::BF16 => Scalar::F32.numpy_name(),
+        scalar => scalar.numpy_name(),
     }
 }
 
