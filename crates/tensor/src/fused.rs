@@ -74,12 +74,19 @@ pub trait FusedOp: Send + Sync + 'static {
     /// and shapes.
     fn implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation>;
 
-    /// A faster way to compute the gradients of all float inputs. The routine or kernel gets the
-    /// inputs, the outputs and the gradient of the first output. It must agree with the gradient of
-    /// [`FusedOp::decompose`].
+    /// A faster way to compute the gradients of the float inputs that [`FusedOp::has_backward`]
+    /// names. The routine or kernel gets the inputs, the outputs and the gradient of the first
+    /// output. It must agree with the gradient of [`FusedOp::decompose`].
     fn backward_implementation(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<Implementation> {
         let _ = (device, inputs);
         None
+    }
+
+    /// True if the backward implementation computes the gradient of this input. The gradients of
+    /// the others are those of [`FusedOp::decompose`], computed only if they are read.
+    fn has_backward(&self, input: usize) -> bool {
+        let _ = input;
+        true
     }
 
     /// The gradient of each input from the gradient of the first output, computed by other fused
@@ -181,10 +188,15 @@ impl Memory<'_> {
         Ok(&bytemuck::cast_slice(self.words)[..self.elements])
     }
 
+    /// The elements of a boolean input, 0 for false.
+    pub(crate) fn bools(&self) -> Result<&[u8]> {
+        check_dtype::<bool>(self.dtype)?;
+        Ok(&bytemuck::cast_slice(self.words)[..self.elements])
+    }
+
     /// The first element of a boolean input.
     pub(crate) fn flag(&self) -> Result<bool> {
-        check_dtype::<bool>(self.dtype)?;
-        Ok(bytemuck::cast_slice::<u64, u8>(self.words)[0] != 0)
+        Ok(self.bools()?[0] != 0)
     }
 }
 
@@ -283,10 +295,16 @@ fn backward(
     let find = |device: Device, inputs: &[InputInfo<'_>]| op.backward_implementation(device, inputs);
     // Checked first, since building the decomposed gradient costs as much as the rest of the graph.
     find_implementation(&backward_inputs, &find)?;
-    let decomposition = decomposed_gradients(&**op, inputs, output_gradient, location).ok()?;
+    let mut decomposed = decomposed_gradients(&**op, inputs, output_gradient, location).ok()?.into_iter();
+    let mut gradients: Vec<Option<Tensor>> =
+        inputs.iter().map(|input| if input.0.dtype.is_float() { decomposed.next() } else { None }).collect();
+    let covered = || (0..inputs.len()).filter(|&n| inputs[n].0.dtype.is_float() && op.has_backward(n));
+    let decomposition: Vec<Tensor> = covered().filter_map(|n| gradients[n].clone()).collect();
     let (multi_output, all) = multi_output(op.backward_name(), decomposition.clone(), backward_inputs, find)?;
-    let mut gradients = build_outputs(multi_output, decomposition, all, location).into_iter();
-    Some(inputs.iter().map(|input| if input.0.dtype.is_float() { gradients.next() } else { None }).collect())
+    for (n, gradient) in covered().zip(build_outputs(multi_output, decomposition, all, location)) {
+        gradients[n] = Some(gradient);
+    }
+    Some(gradients)
 }
 
 /// The gradient of the decomposition for each float input.

@@ -1,11 +1,12 @@
 //! Attention: softmax(scale · q kᵀ) v.
 //!
 //! The CPU routine processes blocks of queries whose scores fit in the cache: products by gemm,
-//! rows by `attention/scores.rs`. The backward pass recomputes the scores from each row's
-//! log-sum-exp. On a GPU, handwritten kernels (`attention/attention.cu`) do the same for 16-bit
-//! floats.
+//! rows by `attention/scores.rs`, masks by `attention/mask.rs`. The backward pass recomputes the
+//! scores from each row's log-sum-exp. On a GPU, handwritten kernels (`attention/attention.cu`) do
+//! the same for 16-bit floats without a mask.
 
 mod cuda;
+mod mask;
 mod operands;
 mod scores;
 
@@ -13,6 +14,7 @@ use std::cell::RefCell;
 
 use bornite_codegen::cpu::pool;
 
+use self::mask::{MaskElements, MaskLayout};
 use self::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use self::scores::{Rows, exp_rows, scale_row, softmax_backward_rows};
 use crate::fused::simd::{parallel_for_each, supports_simd};
@@ -43,16 +45,17 @@ impl FusedOp for Attention {
         let [q, k, v, mask @ ..] = inputs else { return vec![] };
         let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
         let mut scores = (q * self.scale).matmul(&k.t()).widen().0;
-        if self.causal {
-            let [i, j] =
-                [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.location));
-            scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
-        }
         if let Some(mask) = mask.first() {
             scores = match mask.node() {
                 Ok(node) if node.dtype == DType::Bool => mask.select(&scores, f64::NEG_INFINITY),
                 _ => scores + mask,
             };
+        }
+        // After the mask, whose elements for later keys do not count, whatever they are.
+        if self.causal {
+            let [i, j] =
+                [0, 1].map(|axis| Tensor::iota(&[*queries, *keys], axis, DType::I64, q.0.device, q.0.location));
+            scores = j.le(i + (keys - queries) as i64).select(&scores, f64::NEG_INFINITY);
         }
         // Normalized after the product, by a sum that is a product too, so that rows of equal
         // values are exact.
@@ -68,7 +71,8 @@ impl FusedOp for Attention {
         }
         let heads = self.head_shape(device, inputs)?;
         Some(Implementation::infallible(move |inputs, outputs| {
-            heads.forward(ForwardInputs::slices(inputs)?, ForwardOutputs::slices(outputs)?, pool::num_threads());
+            let (inputs, mask) = ForwardInputs::slices(inputs)?;
+            heads.forward(inputs, mask, ForwardOutputs::slices(outputs)?, pool::num_threads());
             Ok(())
         }))
     }
@@ -77,15 +81,24 @@ impl FusedOp for Attention {
         if let Some(source) = cuda::backward(self, device, inputs) {
             return Some(Implementation::handwritten(source));
         }
-        let BackwardInputs { query, key, value, output, output_gradient, .. } = BackwardInputs::from_list(inputs)?;
-        if output.shape != output_gradient.shape || !supports_simd(device, inputs) {
+        let (BackwardInputs { query, key, value, output, output_gradient, .. }, mask) =
+            BackwardInputs::with_mask(inputs)?;
+        if output.shape != output_gradient.shape || !supports_simd(device, &[*output, *output_gradient]) {
             return None;
         }
-        let heads = self.head_shape(device, &[*query, *key, *value])?;
+        let inputs: Vec<InputInfo<'_>> = [query, key, value].into_iter().chain(mask).copied().collect();
+        let heads = self.head_shape(device, &inputs)?;
         Some(Implementation::infallible(move |inputs, outputs| {
-            heads.backward(BackwardInputs::slices(inputs)?, BackwardOutputs::slices(outputs)?, pool::num_threads());
+            let (inputs, mask) = BackwardInputs::slices(inputs)?;
+            heads.backward(inputs, mask, BackwardOutputs::slices(outputs)?, pool::num_threads());
             Ok(())
         }))
+    }
+
+    /// The gradient of an added mask is as large as the scores; it comes from the decomposition,
+    /// and only if it is read.
+    fn has_backward(&self, input: usize) -> bool {
+        input < 3
     }
 
     fn backward_name(&self) -> &'static str {
@@ -100,9 +113,9 @@ pub(crate) fn swap_heads_and_tokens(x: &Tensor) -> Tensor {
 
 impl Attention {
     /// The sizes of one head, if the CPU routines support these inputs: three f32 tensors with
-    /// equal leading axes, none empty.
+    /// equal leading axes, none empty, and a mask that [`MaskLayout`] supports.
     fn head_shape(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<HeadShape> {
-        let [q, k, v] = inputs else { return None };
+        let [q, k, v, mask @ ..] = inputs else { return None };
         let ([lead @ .., queries, width], [other @ .., keys, _], [third @ .., _, values]) = (q.shape, k.shape, v.shape)
         else {
             return None;
@@ -110,7 +123,11 @@ impl Attention {
         // In exact mode, library products are not allowed.
         let library = MatmulMode::current().is_ok_and(|mode| mode != MatmulMode::Exact);
         let supported =
-            library && !self.tokens_first && lead == other && lead == third && supports_simd(device, inputs);
+            library && !self.tokens_first && lead == other && lead == third && supports_simd(device, &inputs[..3]);
+        let mask = match mask {
+            [] => None,
+            [mask, ..] => Some(MaskLayout::new(*mask, lead, *queries, *keys)?),
+        };
         let non_empty = inputs.iter().all(|input| !input.shape.contains(&0));
         let (causal, scale) = (self.causal, self.scale as f32);
         (supported && non_empty).then_some(HeadShape {
@@ -120,12 +137,12 @@ impl Attention {
             values: *values,
             causal,
             scale,
+            mask,
         })
     }
 }
 
 /// Sizes of one head; the number of heads follows from the length of the inputs.
-#[derive(Clone, Copy)]
 struct HeadShape {
     queries: usize,
     keys: usize,
@@ -133,6 +150,7 @@ struct HeadShape {
     values: usize,
     causal: bool,
     scale: f32,
+    mask: Option<MaskLayout>,
 }
 
 thread_local! {
@@ -159,11 +177,26 @@ impl HeadShape {
         }
     }
 
-    fn rows<'a>(&self, scores: &'a mut [f32], first: usize, columns: usize) -> Rows<'a> {
-        Rows { scores, columns, visible: self.visible(first, 1).0, causal: self.causal, scale: self.scale }
+    /// Scores of the queries of a head from `first` on.
+    fn rows<'a>(
+        &self,
+        scores: &'a mut [f32],
+        mask: Option<MaskElements<'a>>,
+        head: usize,
+        first: usize,
+        columns: usize,
+    ) -> Rows<'a> {
+        let mask = self.mask.as_ref().zip(mask).map(|(layout, elements)| layout.rows(elements, head, first));
+        Rows { scores, columns, visible: self.visible(first, 1).0, causal: self.causal, scale: self.scale, mask }
     }
 
-    fn forward(&self, inputs: ForwardInputs<&[f32]>, outputs: ForwardOutputs<&mut [f32]>, threads: usize) {
+    fn forward(
+        &self,
+        inputs: ForwardInputs<&[f32]>,
+        mask: Option<MaskElements<'_>>,
+        outputs: ForwardOutputs<&mut [f32]>,
+        threads: usize,
+    ) {
         let HeadShape { queries, keys, width, values, .. } = *self;
         let ForwardInputs { query: q, key: k, value: v } = inputs;
         let ForwardOutputs { output: out, log_sum_exp: logs } = outputs;
@@ -180,7 +213,7 @@ impl HeadShape {
             scratch(count * visible + count, |scratch| {
                 let (scores, factors) = scratch.split_at_mut(count * visible);
                 multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
-                exp_rows(self.rows(scores, first, visible), logs, factors);
+                exp_rows(self.rows(scores, mask, head, first, visible), logs, factors);
                 multiply_single_threaded(
                     out,
                     [count, values, visible],
@@ -193,7 +226,13 @@ impl HeadShape {
         });
     }
 
-    fn backward(&self, inputs: BackwardInputs<&[f32]>, outputs: BackwardOutputs<&mut [f32]>, threads: usize) {
+    fn backward(
+        &self,
+        inputs: BackwardInputs<&[f32]>,
+        mask: Option<MaskElements<'_>>,
+        outputs: BackwardOutputs<&mut [f32]>,
+        threads: usize,
+    ) {
         let HeadShape { queries, keys, width, values, .. } = *self;
         let BackwardInputs { query: q, key: k, value: v, output: out, log_sum_exp: logs, output_gradient: dout } =
             inputs;
@@ -215,7 +254,8 @@ impl HeadShape {
                     let (scores, dscores) = scratch.split_at_mut(count * visible);
                     multiply_single_threaded(scores, [count, visible, width], q, k.transposed(), false);
                     multiply_single_threaded(dscores, [count, visible, values], dout_rows, v.transposed(), false);
-                    softmax_backward_rows(self.rows(scores, first, visible), dscores, &logs[row..][..count], out, dout);
+                    let rows = self.rows(scores, mask, head, first, visible);
+                    softmax_backward_rows(rows, dscores, &logs[row..][..count], out, dout);
                     let (scores, dscores) =
                         (FlatMatrix::row_major(scores, visible), FlatMatrix::row_major(dscores, visible));
                     multiply_single_threaded(dv, [visible, values, count], scores.transposed(), dout_rows, true);

@@ -1,5 +1,5 @@
 //! Attention in 16-bit floats, forward and backward, over heads that are slices of one product:
-//! against plain ops in f64. On a GPU it runs on tensor cores.
+//! against plain ops in f64. On a GPU it runs on tensor cores. Masks in f32, also against plain ops.
 
 use bornite::{
     DType, Device, Tensor,
@@ -164,5 +164,112 @@ pub fn packed_query_key_value(device: Device) -> Outcome {
     let moves = |what: &str| ["copy", "pad", "concat"].iter().any(|word| what.contains(word));
     assert!(plan.steps.iter().all(|step| !moves(&step.description)), "{plan}");
     assert_eq!(plan.steps.iter().filter(|step| step.description.ends_with("(handwritten)")).count(), 4, "{plan}");
+    Ok(())
+}
+
+/// Masks of every broadcast shape, bool and added, causal or not: f32 against plain ops in f64, with
+/// the gradients of all inputs.
+pub fn masks_agree_with_f64(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    // Heads, queries, keys, width.
+    for [heads, queries, keys, width] in [[3, 70, 70, 16], [2, 5, 33, 8], [1, 1, 19, 64], [2, 65, 66, 3]] {
+        let shapes: [&[usize]; 3] = [&[2, heads, queries, width], &[2, heads, keys, width], &[2, heads, keys, width]];
+        let data = shapes.map(|shape| random.vec(shape.iter().product(), -1.5, 1.5));
+        let masks: [&[usize]; 7] = [
+            &[keys],
+            &[queries, keys],
+            &[heads, 1, keys],
+            &[2, 1, 1, keys],
+            &[2, heads, queries, keys],
+            // Without an implementation: one element for all keys, and more axes than the scores.
+            &[queries, 1],
+            &[2, 1, heads, queries, keys],
+        ];
+        for (n, shape) in masks.into_iter().enumerate() {
+            let added = random.vec(shape.iter().product(), -2.0, 2.0);
+            // The first key is visible to all queries.
+            let keep: Vec<bool> =
+                added.iter().enumerate().map(|(n, x)| n % shape[shape.len() - 1] == 0 || *x > 0.0).collect();
+            for (is_bool, causal) in [(true, n % 2 == 0), (false, true), (false, false)] {
+                let results = |dtype: DType| -> bornite::Result<Vec<Vec<f64>>> {
+                    let mut inputs: Vec<Tensor> = data
+                        .iter()
+                        .zip(shapes)
+                        .map(|(x, shape)| Tensor::from_slice(x, shape, device).cast(dtype))
+                        .collect();
+                    let mask = match is_bool {
+                        true => Tensor::from_slice(&keep, shape, device),
+                        false => Tensor::from_slice(&added, shape, device).cast(dtype),
+                    };
+                    let y = Tensor::attention(&inputs[0], &inputs[1], &inputs[2], None, causal, Some(&mask));
+                    if !is_bool {
+                        inputs.push(mask);
+                    }
+                    let by = y.square().sum(..).grad(&inputs.iter().collect::<Vec<_>>());
+                    [vec![y], by].concat().iter().map(|t| t.cast(DType::F64).to_vec::<f64>()).collect()
+                };
+                let truth = with_fusion(false, || results(DType::F64))?;
+                for (m, (found, truth)) in results(DType::F32)?.iter().zip(&truth).enumerate() {
+                    // The gradient of a mask with one element for all keys is zero.
+                    let size = truth.iter().fold(0.5, |size: f64, x| size.max(x.abs()));
+                    let off = found.iter().zip(truth).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                    let what = format!("mask {shape:?}, bool {is_bool}, causal {causal}, result {m}");
+                    assert!(found.len() == truth.len() && off <= 2e-5 * size, "{what}: off by {off:e} of {size:e}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A query without a visible key, infinite masks, and elements of a mask behind the causal limit
+/// give what plain ops give.
+pub fn extreme_masks(device: Device) -> Outcome {
+    let mut random = Random::fresh();
+    let [q, k, v] =
+        [(); 3].map(|()| Tensor::from_slice(&random.vec(10 * 16, -1.5, 1.5), &[10, 16], device).cast(DType::F32));
+    let keep: Vec<bool> = (0..100).map(|n| n / 10 != 4).collect();
+    let infinite: Vec<f32> = (0..100)
+        .map(|n| match (n / 10, n % 10) {
+            (4, _) => f32::NEG_INFINITY,
+            (6, 9) => f32::NAN,
+            (7, 9) => f32::INFINITY,
+            (_, column) if column % 3 == 1 => -1e30,
+            _ => 0.5,
+        })
+        .collect();
+    for (mask, causal) in [
+        (Tensor::from_slice(&keep, &[10, 10], device), false),
+        (Tensor::from_slice(&keep, &[10, 10], device), true),
+        (Tensor::from_slice(&infinite, &[10, 10], device), true),
+    ] {
+        let results = || Tensor::attention(&q, &k, &v, None, causal, Some(&mask)).to_vec::<f32>();
+        let (found, plain) = (results()?, with_fusion(false, results)?);
+        for (n, (found, plain)) in found.iter().zip(&plain).enumerate() {
+            assert_eq!(found.is_nan(), plain.is_nan(), "element {n}");
+            assert_eq!(found.is_nan(), n / 16 == 4, "element {n}");
+            assert!(found.is_nan() || (found - plain).abs() <= 1e-5, "element {n}: {found}, {plain}");
+        }
+    }
+    Ok(())
+}
+
+/// Masked attention on a CPU needs no memory for the scores, forward or backward.
+pub fn masked_scores_are_not_stored(device: Device) -> Outcome {
+    if !matches!(device, Device::Cpu(_)) {
+        return Ok(());
+    }
+    let tokens = 512;
+    let [q, k, v] = [(); 3].map(|()| Tensor::zeros(&[4, tokens, 16], DType::F32, device));
+    bornite::var::commit(&[q.clone(), k.clone(), v.clone()], vec![])?;
+    let keep = Tensor::from_slice(&vec![true; tokens], &[tokens], device);
+    let bias = Tensor::from_slice(&vec![0.5f32; 4 * tokens], &[4, 1, tokens], device);
+    for mask in [keep, bias] {
+        let loss = Tensor::attention(&q, &k, &v, None, true, Some(&mask)).square().sum(..);
+        let gradients = loss.grad(&[&q, &k, &v]);
+        let scratch = summarize(&[vec![loss], gradients].concat())?.scratch_bytes;
+        // Output, its gradient and the log-sum-exp; the scores of one head take 1 MB.
+        assert!(scratch <= 300_000, "{scratch} bytes");
+    }
     Ok(())
 }

@@ -54,7 +54,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 131] = [
+const SUITE: [(&str, Body); 134] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -101,6 +101,9 @@ const SUITE: [(&str, Body); 131] = [
     ("fused::adamw_options", fused::adamw_options),
     ("attention::sixteen_bit_floats_agree_with_f64", attention::sixteen_bit_floats_agree_with_f64),
     ("attention::packed_query_key_value", attention::packed_query_key_value),
+    ("attention::masks_agree_with_f64", attention::masks_agree_with_f64),
+    ("attention::extreme_masks", attention::extreme_masks),
+    ("attention::masked_scores_are_not_stored", attention::masked_scores_are_not_stored),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("column_sums::attached_to_row_kernels", column_sums::attached_to_row_kernels),

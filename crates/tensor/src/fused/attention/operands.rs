@@ -1,10 +1,11 @@
 //! Named inputs and outputs of attention and of its backward op. Their order in the lists of the
 //! ops is defined only here.
 
+use super::mask::MaskElements;
 use crate::Result;
-use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs};
+use crate::fused::{Memory, MemoryMut, unpack_inputs, unpack_outputs, wrong_count};
 
-/// Inputs of attention without a mask.
+/// Inputs of attention; a mask follows them in the list.
 #[derive(Clone, Copy)]
 pub(super) struct ForwardInputs<T> {
     pub query: T,
@@ -18,10 +19,12 @@ impl ForwardInputs<usize> {
 }
 
 impl<'a> ForwardInputs<&'a [f32]> {
-    /// Elements of the inputs of the CPU routine.
-    pub fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
+    /// Elements of the inputs of the CPU routine, and of the mask if there is one.
+    pub fn slices(inputs: &'a [Memory<'_>]) -> Result<(Self, Option<MaskElements<'a>>)> {
+        let (inputs, mask) = inputs.split_at(inputs.len().min(3));
         let [query, key, value] = unpack_inputs("attention", inputs)?;
-        Ok(ForwardInputs { query: query.slice()?, key: key.slice()?, value: value.slice()? })
+        let inputs = ForwardInputs { query: query.slice()?, key: key.slice()?, value: value.slice()? };
+        Ok((inputs, mask.first().map(MaskElements::of).transpose()?))
     }
 }
 
@@ -45,7 +48,7 @@ impl<'a> ForwardOutputs<&'a mut [f32]> {
     }
 }
 
-/// Inputs of the backward op of attention without a mask.
+/// Inputs of the backward op of attention; a mask stands after `value` in the list.
 #[derive(Clone, Copy)]
 pub(super) struct BackwardInputs<T> {
     pub query: T,
@@ -69,20 +72,30 @@ impl<'a, T> BackwardInputs<&'a T> {
         let [query, key, value, output, log_sum_exp, output_gradient] = inputs else { return None };
         Some(BackwardInputs { query, key, value, output, log_sum_exp, output_gradient })
     }
+
+    /// Names the inputs of a list with or without a mask; `None` if its length differs.
+    pub fn with_mask(inputs: &'a [T]) -> Option<(Self, Option<&'a T>)> {
+        let [query, key, value, mask @ .., output, log_sum_exp, output_gradient] = inputs else { return None };
+        let inputs = BackwardInputs { query, key, value, output, log_sum_exp, output_gradient };
+        (mask.len() <= 1).then_some((inputs, mask.first()))
+    }
 }
 
 impl<'a> BackwardInputs<&'a [f32]> {
-    /// Elements of the inputs of the CPU routine.
-    pub fn slices(inputs: &'a [Memory<'_>]) -> Result<Self> {
-        let [query, key, value, output, log_sum_exp, output_gradient] = unpack_inputs("attention_backward", inputs)?;
-        Ok(BackwardInputs {
+    /// Elements of the inputs of the CPU routine, and of the mask if there is one.
+    pub fn slices(inputs: &'a [Memory<'_>]) -> Result<(Self, Option<MaskElements<'a>>)> {
+        let (BackwardInputs { query, key, value, output, log_sum_exp, output_gradient }, mask) =
+            BackwardInputs::with_mask(inputs)
+                .ok_or_else(|| wrong_count("attention_backward", "inputs", inputs.len(), 6))?;
+        let inputs = BackwardInputs {
             query: query.slice()?,
             key: key.slice()?,
             value: value.slice()?,
             output: output.slice()?,
             log_sum_exp: log_sum_exp.slice()?,
             output_gradient: output_gradient.slice()?,
-        })
+        };
+        Ok((inputs, mask.map(MaskElements::of).transpose()?))
     }
 }
 
@@ -118,6 +131,13 @@ mod tests {
         let named = BackwardInputs::from_list(&list).unwrap();
         assert_eq!((*named.output, *named.log_sum_exp, *named.output_gradient), (output, log_sum_exp, output_gradient));
         assert!(BackwardInputs::from_list(&list[..5]).is_none());
+        let masked = [0, 1, 2, 9, 3, 4, 5];
+        let (named, mask) = BackwardInputs::with_mask(&masked).unwrap();
+        assert_eq!(
+            (*named.value, *named.output, *named.output_gradient, mask),
+            (value, output, output_gradient, Some(&9))
+        );
+        assert!(BackwardInputs::from_list(&masked).is_none() && BackwardInputs::with_mask(&list[..5]).is_none());
     }
 
     #[test]

@@ -2,18 +2,20 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
+use super::mask::MaskRows;
 use crate::fused::simd::exp::exp;
 use crate::fused::simd::{VECTORS_PER_RUN, load_tail, row_max, store_tail};
 use crate::fused::softmax::dot;
 
 /// Rows of scores. The first `visible` columns of a row take part, with `causal` one more in each
-/// following row.
-pub(crate) struct Rows<'a> {
+/// following row. A mask applies to these after scaling.
+pub(super) struct Rows<'a> {
     pub scores: &'a mut [f32],
     pub columns: usize,
     pub visible: usize,
     pub causal: bool,
     pub scale: f32,
+    pub mask: Option<MaskRows<'a>>,
 }
 
 impl Rows<'_> {
@@ -24,7 +26,7 @@ impl Rows<'_> {
 
 /// Replaces scores by exp(scale · score - max), or 0 if masked. For each row, writes the logarithm
 /// of Σ exp(scale · score) and the factor that normalizes the row to sum 1.
-pub(crate) fn exp_rows(rows: Rows<'_>, logs: &mut [f32], factors: &mut [f32]) {
+pub(super) fn exp_rows(rows: Rows<'_>, logs: &mut [f32], factors: &mut [f32]) {
     exp_rows_on(Arch::new(), rows, logs, factors);
 }
 
@@ -35,7 +37,7 @@ fn exp_rows_on(arch: Arch, rows: Rows<'_>, logs: &mut [f32], factors: &mut [f32]
 /// Replaces scores by probabilities, using the logarithms that [`exp_rows`] wrote, and the
 /// gradients of the probabilities by those of the scores, from the outputs of all rows and their
 /// gradients.
-pub(crate) fn softmax_backward_rows(
+pub(super) fn softmax_backward_rows(
     rows: Rows<'_>,
     dprobabilities: &mut [f32],
     logs: &[f32],
@@ -57,7 +59,7 @@ fn softmax_backward_rows_on(
 }
 
 /// Multiplies a row by a factor.
-pub(crate) fn scale_row(row: &mut [f32], factor: f32) {
+pub(super) fn scale_row(row: &mut [f32], factor: f32) {
     Arch::new().dispatch(ScaleRow(row, factor));
 }
 
@@ -122,11 +124,24 @@ impl WithSimd for ExpRows<'_> {
             let (row, masked) = rows.scores[n * rows.columns..][..rows.columns].split_at_mut(visible);
             masked.fill(0.0);
             scale(simd, row, rows.scale);
+            if let Some(mask) = rows.mask {
+                mask.apply(n, row);
+            }
             let max = row_max(simd, row);
             let sum = exp_in_place(simd, row, max);
             (*log, *factor) = (max + sum.ln(), 1.0 / sum);
         }
     }
+}
+
+/// Factors and shifts of a row of the backward pass.
+#[derive(Clone, Copy)]
+struct RowTerms<V> {
+    /// Factor from the stored score to the masked one: 1 if the row is scaled already.
+    score_scale: V,
+    scale: V,
+    minus_log: V,
+    mean: V,
 }
 
 /// The probability of a score, and the gradient of the score.
@@ -135,12 +150,10 @@ fn probability_and_gradient<S: Simd>(
     simd: S,
     score: S::f32s,
     gradient: S::f32s,
-    scale: S::f32s,
-    minus_log: S::f32s,
-    mean: S::f32s,
+    terms: RowTerms<S::f32s>,
 ) -> (S::f32s, S::f32s) {
-    let probability = exp(simd, simd.mul_add_e_f32s(score, scale, minus_log));
-    (probability, simd.mul_f32s(simd.mul_f32s(probability, simd.sub_f32s(gradient, mean)), scale))
+    let probability = exp(simd, simd.mul_add_e_f32s(score, terms.score_scale, terms.minus_log));
+    (probability, simd.mul_f32s(simd.mul_f32s(probability, simd.sub_f32s(gradient, terms.mean)), terms.scale))
 }
 
 struct SoftmaxBackward<'a> {
@@ -166,15 +179,24 @@ impl WithSimd for SoftmaxBackward<'_> {
             masked.fill(0.0);
             beyond.fill(0.0);
             let mean = dot(simd, &outputs[n * width..][..width], &doutputs[n * width..][..width]);
+            let score_scale = match rows.mask {
+                Some(mask) => {
+                    scale(simd, row, rows.scale);
+                    mask.apply(n, row);
+                    simd.splat_f32s(1.0)
+                }
+                None => factor,
+            };
             let (minus_log, mean) = (simd.splat_f32s(-log), simd.splat_f32s(mean));
+            let terms = RowTerms { score_scale, scale: factor, minus_log, mean };
             let (body, tail) = S::as_mut_simd_f32s(row);
             let (gradients, gradient_tail) = S::as_mut_simd_f32s(gradient);
             for (x, gradient) in body.iter_mut().zip(gradients) {
-                (*x, *gradient) = probability_and_gradient(simd, *x, *gradient, factor, minus_log, mean);
+                (*x, *gradient) = probability_and_gradient(simd, *x, *gradient, terms);
             }
             if !tail.is_empty() {
                 let (x, gradient) = (load_tail(simd, tail, 0.0), load_tail(simd, gradient_tail, 0.0));
-                let (x, gradient) = probability_and_gradient(simd, x, gradient, factor, minus_log, mean);
+                let (x, gradient) = probability_and_gradient(simd, x, gradient, terms);
                 store_tail(simd, tail, x);
                 store_tail(simd, gradient_tail, gradient);
             }
@@ -198,7 +220,7 @@ mod tests {
             let scale = -0.4f32;
             let run = |arch, _| {
                 let (mut exponentials, mut logs, mut factors) = (scores.clone(), vec![0.0; count], vec![0.0; count]);
-                let rows = |scores| Rows { scores, columns, visible, causal, scale };
+                let rows = |scores| Rows { scores, columns, visible, causal, scale, mask: None };
                 exp_rows_on(arch, rows(&mut exponentials), &mut logs, &mut factors);
                 let (mut again, mut gradients) = (scores.clone(), dprobabilities.clone());
                 softmax_backward_rows_on(arch, rows(&mut again), &mut gradients, &logs, &outs, &douts);
