@@ -1,0 +1,221 @@
+//! Collectives. Every reduction adds in the order of ranks, on the rank that owns the part.
+
+use std::ops::{Add, Range};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::{Error, Outgoing, Result, Transport};
+
+/// Default of [`Communicator::set_timeout`].
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum elements per message, which bounds the memory of copies and the count of MPI calls.
+const MAX_MESSAGE_ELEMENTS: usize = 1 << 22;
+
+/// ReduceElement type of reductions.
+pub trait ReduceElement: bytemuck::Pod + Add<Output = Self> {}
+
+impl ReduceElement for f32 {}
+impl ReduceElement for f64 {}
+
+/// Ranks that call the same collectives in the same order.
+///
+/// ```
+/// let alone = bornite_collective::Communicator::single();
+/// let mut values = [1.0f32, 2.0];
+/// alone.all_reduce(&mut values)?;
+/// assert_eq!(values, [1.0, 2.0]);
+/// # Ok::<(), bornite_collective::Error>(())
+/// ```
+pub struct Communicator {
+    /// `None` for a single rank.
+    transport: Option<Box<dyn Transport>>,
+    state: Mutex<State>,
+    max_message_elements: usize,
+}
+
+struct State {
+    timeout: Duration,
+    /// Number of exchanges so far.
+    sequence: u64,
+    /// First failure; later collectives return it.
+    failure: Option<String>,
+}
+
+impl Communicator {
+    /// The only rank of a job.
+    pub fn single() -> Communicator {
+        Communicator::with(None)
+    }
+
+    /// Ranks that are connected by a transport.
+    pub fn new(transport: impl Transport + 'static) -> Communicator {
+        Communicator::with(Some(Box::new(transport)))
+    }
+
+    fn with(transport: Option<Box<dyn Transport>>) -> Communicator {
+        let state = Mutex::new(State { timeout: DEFAULT_TIMEOUT, sequence: 0, failure: None });
+        Communicator { transport, state, max_message_elements: MAX_MESSAGE_ELEMENTS }
+    }
+
+    /// Sets the longest time that a rank waits for others, 60 s by default.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.state().timeout = timeout;
+    }
+
+    /// Sets the maximum elements per message. Results do not depend on it; all ranks must set the
+    /// same.
+    pub fn max_message_elements(self, elements: usize) -> Communicator {
+        Communicator { max_message_elements: elements.max(1), ..self }
+    }
+
+    /// Number of this rank.
+    pub fn rank(&self) -> usize {
+        self.transport.as_ref().map_or(0, |transport| transport.rank())
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> usize {
+        self.transport.as_ref().map_or(1, |transport| transport.size())
+    }
+
+    /// Range of `len` elements that a rank owns in [`reduce_scatter`](Communicator::reduce_scatter)
+    /// and [`all_gather`](Communicator::all_gather): consecutive parts, whose lengths differ by one
+    /// at most.
+    pub fn part_of(&self, rank: usize, len: usize) -> Range<usize> {
+        let (each, more, rank) = (len / self.size(), len % self.size(), rank.min(self.size()));
+        let start = |rank: usize| rank * each + rank.min(more);
+        start(rank)..start(rank + 1).min(len)
+    }
+
+    /// Replaces this rank's part of `values` by its sum over all ranks, in the order of ranks; the
+    /// other parts are unchanged.
+    pub fn reduce_scatter<T: ReduceElement>(&self, values: &mut [T]) -> Result<()> {
+        let own = self.part_of(self.rank(), values.len());
+        self.in_rounds(values.len(), |round| {
+            let outgoing = |rank| &values[round(rank)];
+            let received = self.exchange_parts(outgoing, &|_| round(self.rank()).len())?;
+            let range = round(self.rank());
+            debug_assert!(own.start <= range.start && range.end <= own.end);
+            let mine = values[range.clone()].to_vec();
+            for (n, slot) in values[range].iter_mut().enumerate() {
+                let of_rank = |rank: usize| if rank == self.rank() { mine[n] } else { received[rank][n] };
+                *slot = (1..self.size()).fold(of_rank(0), |sum, rank| sum + of_rank(rank));
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces every part of `values` by that of the rank that owns it.
+    pub fn all_gather<T: bytemuck::Pod>(&self, values: &mut [T]) -> Result<()> {
+        self.in_rounds(values.len(), |round| {
+            let received = self.exchange_parts(|_| &values[round(self.rank())], &|rank| round(rank).len())?;
+            for (rank, part) in received.iter().enumerate().filter(|(rank, _)| *rank != self.rank()) {
+                values[round(rank)].copy_from_slice(part);
+            }
+            Ok(())
+        })
+    }
+
+    /// Replaces `values` by their sums over all ranks, in the order of ranks: the same bits on
+    /// every rank and in every repetition.
+    pub fn all_reduce<T: ReduceElement>(&self, values: &mut [T]) -> Result<()> {
+        self.reduce_scatter(values)?;
+        self.all_gather(values)
+    }
+
+    /// Replaces `values` by those of rank `root`.
+    pub fn broadcast<T: bytemuck::Pod>(&self, values: &mut [T], root: usize) -> Result<()> {
+        if root >= self.size() {
+            return Err(Error::Argument(format!("broadcast from rank {root}: there are {} ranks", self.size())));
+        }
+        for chunk in values.chunks_mut(self.max_message_elements) {
+            let is_root = self.rank() == root;
+            let others = (0..self.size()).filter(|rank| *rank != root);
+            let bytes: &[u8] = bytemuck::cast_slice(chunk);
+            let outgoing: Vec<Outgoing<'_>> = others.filter(|_| is_root).map(|to| Outgoing { to, bytes }).collect();
+            let from: &[(usize, usize)] = if is_root { &[] } else { &[(root, bytes.len())] };
+            for bytes in self.exchange(&outgoing, from)? {
+                bytemuck::cast_slice_mut(chunk).copy_from_slice(&bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every rank has called it.
+    pub fn barrier(&self) -> Result<()> {
+        self.exchange_parts(|_| &[0u8; 0], &|_| 0).map(|_| ())
+    }
+
+    /// Reports a failure of this rank: the current or next collective of every other rank fails
+    /// with this message, and so do later collectives of this one.
+    pub fn abort(&self, message: &str) {
+        let mut state = self.state();
+        self.fail(&mut state, message);
+    }
+
+    /// Ends this process with an exit code, and the job where the transport can.
+    pub fn terminate(&self, code: i32) -> ! {
+        match &self.transport {
+            Some(transport) => transport.terminate(code),
+            None => std::process::exit(code),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, state: &mut State, message: &str) {
+        if state.failure.is_none() {
+            state.failure = Some(message.into());
+            self.transport.iter().for_each(|transport| transport.report_failure(message));
+        }
+    }
+
+    /// Calls `work` for rounds in which no rank's part exceeds the maximum message; it receives the
+    /// range of each rank in the round.
+    fn in_rounds(&self, len: usize, mut work: impl FnMut(&dyn Fn(usize) -> Range<usize>) -> Result<()>) -> Result<()> {
+        let rounds = self.part_of(0, len).len().div_ceil(self.max_message_elements);
+        for n in 0..rounds {
+            work(&|rank| {
+                let part = self.part_of(rank, len);
+                let start = (part.start + n * self.max_message_elements).min(part.end);
+                start..(start + self.max_message_elements).min(part.end)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends a slice to each other rank and receives one from each, of `expected` elements; returns
+    /// them by rank, with an empty one for this rank.
+    fn exchange_parts<'a, T: bytemuck::Pod>(
+        &self,
+        outgoing: impl Fn(usize) -> &'a [T],
+        expected: &dyn Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<T>>> {
+        let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
+        let messages: Vec<Outgoing<'_>> =
+            others.iter().map(|&to| Outgoing { to, bytes: bytemuck::cast_slice(outgoing(to)) }).collect();
+        let from: Vec<_> = others.iter().map(|&rank| (rank, expected(rank) * size_of::<T>())).collect();
+        let mut all = vec![vec![]; self.size()];
+        for (rank, bytes) in others.into_iter().zip(self.exchange(&messages, &from)?) {
+            all[rank] = vec![T::zeroed(); expected(rank)];
+            bytemuck::cast_slice_mut(&mut all[rank]).copy_from_slice(&bytes);
+        }
+        Ok(all)
+    }
+
+    fn exchange(&self, outgoing: &[Outgoing<'_>], from: &[(usize, usize)]) -> Result<Vec<Vec<u8>>> {
+        let Some(transport) = &self.transport else { return Ok(vec![]) };
+        let mut state = self.state();
+        if let Some(failure) = &state.failure {
+            return Err(Error::Poisoned(failure.clone()));
+        }
+        let exchanged = transport.exchange(state.sequence, outgoing, from, state.timeout);
+        state.sequence += 1;
+        if let Err(error) = &exchanged {
+            self.fail(&mut state, &error.to_string());
+        }
+        exchanged
+    }
+}
