@@ -8,10 +8,12 @@ use crate::{Error, Outgoing, Result, Transport};
 
 /// Default of [`Communicator::set_timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Longest timeout; the end of a longer wait may not be a valid time.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum elements per message, which bounds the memory of copies and the count of MPI calls.
 const MAX_MESSAGE_ELEMENTS: usize = 1 << 22;
 
-/// ReduceElement type of reductions.
+/// Element type of reductions.
 pub trait ReduceElement: bytemuck::Pod + Add<Output = Self> {}
 
 impl ReduceElement for f32 {}
@@ -57,9 +59,9 @@ impl Communicator {
         Communicator { transport, state, max_message_elements: MAX_MESSAGE_ELEMENTS }
     }
 
-    /// Sets the longest time that a rank waits for others, 60 s by default.
+    /// Sets the longest time that a rank waits for others, 60 s by default, one year at most.
     pub fn set_timeout(&self, timeout: Duration) {
-        self.state().timeout = timeout;
+        self.state().timeout = timeout.min(MAX_TIMEOUT);
     }
 
     /// Sets the maximum elements per message. Results do not depend on it; all ranks must set the

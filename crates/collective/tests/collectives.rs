@@ -89,7 +89,7 @@ fn threads_match_one_process() -> Result<(), Failed> {
 
 /// A fault at any exchange is an error of every rank, within the timeout.
 fn faults_are_errors_of_every_rank() -> Result<(), Failed> {
-    let timeout = Duration::from_millis(60);
+    let timeout = Duration::from_millis(200);
     // Exchanges: all_reduce 2, broadcast 1, barrier 1.
     let work = |comm: &Communicator| -> Result<(), Error> {
         comm.set_timeout(timeout);
@@ -97,19 +97,20 @@ fn faults_are_errors_of_every_rank() -> Result<(), Failed> {
         comm.broadcast(&mut [1.0f64], 0)?;
         comm.barrier()
     };
-    for fault in [CollectiveFault::Error, CollectiveFault::Delay(5 * timeout), CollectiveFault::WrongLength] {
+    for fault in [CollectiveFault::Error, CollectiveFault::Delay(3 * timeout), CollectiveFault::WrongLength] {
         for (at, faulty) in (0..4).flat_map(|at| [(at, 0), (at, 2)]) {
             // Only the sender of a broadcast can delay or shorten it.
-            let is_idle = at == 2 && faulty != 0 && fault != CollectiveFault::Error;
-            let of_rank = |(rank, transport)| match rank == faulty && !is_idle {
+            if at == 2 && faulty != 0 && fault != CollectiveFault::Error {
+                continue;
+            }
+            let of_rank = |(rank, transport)| match rank == faulty {
                 true => Communicator::new(FaultyTransport::new(transport, at, fault)),
                 false => Communicator::new(transport),
             };
             let started = Instant::now();
             let results = on_threads(thread_ranks(3).into_iter().enumerate().map(of_rank).collect(), work);
             let failed = results.iter().filter(|result| result.is_err()).count();
-            let expected = if is_idle { 0 } else { 3 };
-            if failed != expected || started.elapsed() > 20 * timeout {
+            if failed != 3 || started.elapsed() > 20 * timeout {
                 return Err(
                     format!("{fault:?} at {at} of rank {faulty}: {results:?} in {:?}", started.elapsed()).into()
                 );
@@ -126,11 +127,12 @@ fn rank_main(role: &str) -> ! {
         Ok(Communicator::new(Mpi::init(&launcher)?).max_message_elements(MESSAGE_ELEMENTS))
     });
     let result = launched.map_err(|error| error.to_string()).and_then(|comm| {
-        comm.set_timeout(Duration::from_secs(2));
+        // Ranks of healthy jobs may be slow on a busy machine.
+        comm.set_timeout(Duration::from_secs(if role == "healthy" { 60 } else { 5 }));
         let outcome = check_all(&comm).and_then(|()| {
             let is_victim = comm.rank() == 1;
             match role {
-                "killed" if is_victim => std::process::abort(),
+                "crashed" if is_victim => std::process::abort(),
                 "hung" if is_victim => std::thread::sleep(Duration::from_secs(120)),
                 "failing" if is_victim => comm.abort("the disk is full"),
                 _ => {}
@@ -196,7 +198,7 @@ fn mpi_matches_one_process(mpi: &Path) -> Result<(), Failed> {
         }
     }
     for (role, expected) in
-        [("hung", "for rank 1, which"), ("failing", "rank 1 failed: the disk is full"), ("killed", "")]
+        [("hung", "for rank 1, which"), ("failing", "rank 1 failed: the disk is full"), ("crashed", "")]
     {
         let (output, took) = mpi_job(mpi, &mpi.join("lib"), 3, role)?;
         if output.status.success() || !text(&output).contains(expected) || took > Duration::from_secs(30) {
@@ -224,5 +226,7 @@ fn main() {
         let trial = Trial::test(format!("{name} (scripts/test fetches it)"), move || mpi_matches_one_process(&mpi));
         trials.push(trial.with_ignored_flag(!is_there));
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    // One at a time: jobs of several ranks use all cores.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit();
 }
