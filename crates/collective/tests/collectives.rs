@@ -90,11 +90,13 @@ fn threads_match_one_process() -> Result<(), Failed> {
 /// A fault at any exchange is an error of every rank, within the timeout.
 fn faults_are_errors_of_every_rank() -> Result<(), Failed> {
     let timeout = Duration::from_millis(200);
-    // Exchanges: all_reduce 2, broadcast 1, barrier 1.
+    // Exchanges: all_reduce 2, broadcast 1, barrier 1. A rank that has received all messages of an
+    // exchange before another one fails learns of it in the next, here a second barrier.
     let work = |comm: &Communicator| -> Result<(), Error> {
         comm.set_timeout(timeout);
         comm.all_reduce(&mut [1.0f32; 10])?;
         comm.broadcast(&mut [1.0f64], 0)?;
+        comm.barrier()?;
         comm.barrier()
     };
     for fault in [CollectiveFault::Error, CollectiveFault::Delay(3 * timeout), CollectiveFault::WrongLength] {
