@@ -124,6 +124,10 @@ api! {
         fn cuGraphLaunch(cu::CUgraphExec, cu::CUstream) -> CUresult;
         fn cuGraphDestroy(cu::CUgraph) -> CUresult;
         fn cuGraphExecDestroy(cu::CUgraphExec) -> CUresult;
+        fn cuTensorMapEncodeTiled(
+            *mut cu::CUtensorMap, cu::CUtensorMapDataType, u32, *mut c_void, *const u64, *const u64, *const u32, *const u32,
+            cu::CUtensorMapInterleave, cu::CUtensorMapSwizzle, cu::CUtensorMapL2promotion, cu::CUtensorMapFloatOOBfill
+        ) -> CUresult;
     }
 }
 

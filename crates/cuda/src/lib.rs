@@ -34,6 +34,7 @@ mod ptxas_bugs;
 mod registry;
 mod staging;
 mod stream;
+mod tensor_map;
 
 pub use advice::{LaunchAdvice, LaunchWorkload, advise};
 pub use buffer::Buffer;
@@ -58,3 +59,4 @@ pub use pool::Pool;
 pub use prepared::PreparedFunction;
 pub use registry::{LoadedKernel, loaded_kernels};
 pub use stream::{Event, Stream};
+pub use tensor_map::TensorMapLayout;

@@ -68,18 +68,6 @@ impl Attention {
         }
     }
 
-    /// Repeats each key/value head for the query heads that share it.
-    fn repeat_kv(&self, x: &Tensor) -> Tensor {
-        let group = self.heads / self.kv_heads;
-        match x.shape() {
-            Ok(&[batch, heads, tokens, width]) if group > 1 => {
-                let each = x.reshape(&[batch, heads, 1, tokens, width]);
-                each.expand(&[batch, heads, group, tokens, width]).reshape(&[batch, heads * group, tokens, width])
-            }
-            _ => x.clone(),
-        }
-    }
-
     /// Concatenates the heads and applies the output projection.
     fn output(&self, heads: &Tensor) -> Tensor {
         dropout(&self.out.forward(&merge_heads(heads)), self.dropout)
@@ -88,7 +76,7 @@ impl Attention {
     /// Attends over all tokens of a batch; `positions` are those of the tokens.
     pub fn forward(&self, x: &Tensor, positions: &Tensor) -> Tensor {
         let [q, k, v] = self.project(x, positions);
-        let attended = Tensor::attention(&q, &self.repeat_kv(&k), &self.repeat_kv(&v), Some(self.scale), true, None);
+        let attended = Tensor::attention(&q, &k, &v, Some(self.scale), true, None);
         self.output(&attended)
     }
 
@@ -104,8 +92,7 @@ impl Attention {
         let bound = keys.shape().map_or(0, |shape| shape[2]);
         let cached = Tensor::arange(bound, DType::I64, device).reshape(&[1, bound]);
         let mask = cached.le((&offsets + position).reshape(&[tokens, 1]));
-        let (k, v) = (self.repeat_kv(&keys), self.repeat_kv(&values));
-        let attended = Tensor::attention(&q, &k, &v, Some(self.scale), false, Some(&mask));
+        let attended = Tensor::attention(&q, &keys, &values, Some(self.scale), false, Some(&mask));
         (self.output(&attended), vec![cache.keys.set(keys), cache.values.set(values)])
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The CPU routine processes blocks of queries whose scores fit in the cache: products by gemm,
 //! rows by `attention/scores.rs`, masks by `attention/mask.rs`. The backward pass recomputes the
-//! scores from each row's log-sum-exp. On a GPU, handwritten kernels (`attention/attention.cu`) do
-//! the same for 16-bit floats without a mask.
+//! scores from each row's log-sum-exp. On a GPU, handwritten kernels (`attention/cuda.rs`) do the
+//! same for 16-bit floats without a mask.
 
 mod cuda;
 mod mask;
@@ -18,7 +18,7 @@ use self::mask::{MaskElements, MaskLayout};
 use self::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use self::scores::{Rows, exp_rows, scale_row, softmax_backward_rows};
 use crate::fused::simd::{parallel_for_each, supports_simd};
-use crate::fused::{FusedOp, Implementation, InputInfo};
+use crate::fused::{FusedOp, Implementation, InputInfo, enabled};
 use crate::graph::node::Op;
 use crate::matmul::gemm::{FlatMatrix, multiply_single_threaded};
 use crate::{DType, Device, MatmulMode, Tensor};
@@ -44,6 +44,7 @@ impl FusedOp for Attention {
     fn decompose(&self, inputs: &[Tensor]) -> Vec<Tensor> {
         let [q, k, v, mask @ ..] = inputs else { return vec![] };
         let ([.., queries, _], [.., keys, _]) = (&q.0.shape[..], &k.0.shape[..]) else { return vec![] };
+        let [k, v] = &[k, v].map(|x| repeat_shared_heads(x, q));
         let mut scores = (q * self.scale).matmul(&k.t()).widen().0;
         if let Some(mask) = mask.first() {
             scores = match mask.node() {
@@ -106,12 +107,34 @@ impl FusedOp for Attention {
     }
 }
 
+/// Repeats each head of keys or values `[batch, heads, tokens, width]` for the adjacent heads of
+/// queries that share it, if they have fewer heads.
+pub(crate) fn repeat_shared_heads(x: &Tensor, q: &Tensor) -> Tensor {
+    let (&[batch, heads, tokens, width], &[_, all, ..]) = (&x.0.shape[..], &q.0.shape[..]) else { return x.clone() };
+    if heads <= 1 || all <= heads || !all.is_multiple_of(heads) {
+        return x.clone();
+    }
+    let location = x.0.location;
+    let op = |op: Op, x: Tensor| Tensor::build(op, vec![x], location);
+    let each = op(Op::Reshape(vec![batch, heads, 1, tokens, width]), x.clone());
+    let repeated = op(Op::Expand(vec![batch, heads, all / heads, tokens, width]), each);
+    op(Op::Reshape(vec![batch, all, tokens, width]), repeated)
+}
+
 /// Permutes `[batch, heads, tokens, width]` to `[batch, tokens, heads, width]` or back.
 pub(crate) fn swap_heads_and_tokens(x: &Tensor) -> Tensor {
     Tensor::build(Op::Permute(vec![0, 2, 1, 3]), vec![x.clone()], x.0.location)
 }
 
 impl Attention {
+    /// True if an implementation reads heads of keys and values that several heads of queries share
+    /// without repeating them.
+    pub fn reads_shared_heads(&self, inputs: &[Tensor]) -> bool {
+        let infos: Vec<InputInfo<'_>> =
+            inputs.iter().map(|x| InputInfo { dtype: x.0.dtype, shape: &x.0.shape }).collect();
+        inputs.first().is_some_and(|q| cuda::supports(self, q.0.device, &infos)) && enabled().unwrap_or(false)
+    }
+
     /// The sizes of one head, if the CPU routines support these inputs: three f32 tensors with
     /// equal leading axes, none empty, and a mask that [`MaskLayout`] supports.
     fn head_shape(&self, device: Device, inputs: &[InputInfo<'_>]) -> Option<HeadShape> {

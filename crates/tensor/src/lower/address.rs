@@ -71,7 +71,7 @@ pub(crate) fn broadcasts_rows(layout: &Strided, columns: usize) -> bool {
 }
 
 /// The axis from which on a shape has `columns` elements.
-fn split(shape: &[usize], columns: usize) -> Option<usize> {
+pub(super) fn split(shape: &[usize], columns: usize) -> Option<usize> {
     (0..=shape.len()).rev().find(|&axis| shape[axis..].iter().product::<usize>() == columns)
 }
 

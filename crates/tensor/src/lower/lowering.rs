@@ -267,10 +267,23 @@ impl<S: KernelShape> Lowering<S> {
             return axes.clone();
         }
         let Some(linear) = at.linear else { return vec![] };
-        let mut axes = vec![linear; at.shape.len()];
-        let first = at.shape.iter().position(|&length| length != 1);
+        // Row and column are known: no division by the length of a row, which costs more than the
+        // rest of a cross-entropy with masked logits.
+        if let (Some((row, column)), Some(RowSpace { columns, .. })) = (at.row, self.shape.row_space())
+            && let Some(split) = address::split(&at.shape, columns)
+        {
+            let (outer, inner) = at.shape.split_at(split);
+            return [self.unravel(row, outer), self.unravel(column, inner)].concat();
+        }
+        self.unravel(linear, &at.shape)
+    }
+
+    /// The position along each axis of a linear index.
+    fn unravel(&mut self, linear: ExprId, shape: &[usize]) -> Vec<ExprId> {
+        let mut axes = vec![linear; shape.len()];
+        let first = shape.iter().position(|&length| length != 1);
         let mut stride = 1;
-        for (n, &length) in at.shape.iter().enumerate().rev() {
+        for (n, &length) in shape.iter().enumerate().rev() {
             axes[n] = if length == 1 {
                 self.b.index_constant(0)
             } else {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::fused::attention::{Attention, swap_heads_and_tokens};
+use crate::fused::attention::{Attention, repeat_shared_heads, swap_heads_and_tokens};
 use crate::fused::fused_at;
 use crate::lower::plans_as_for_gpu;
 use crate::{Axes, DType, Generator, Operand, SourceLocation, Tensor};
@@ -204,7 +204,8 @@ impl Tensor {
     }
 
     /// Scaled dot-product attention, softmax(scale · q kᵀ) v, over the last two axes; leading axes
-    /// broadcast. `scale` defaults to 1/√d. With `causal`, a query attends to the keys up to its
+    /// broadcast. With `[batch, heads, tokens, width]`, keys and values can have fewer heads, each
+    /// shared by as many adjacent heads of queries (grouped-query attention). `scale` defaults to 1/√d. With `causal`, a query attends to the keys up to its
     /// own position, aligned at the end, so that the last query attends to all. A bool mask is true
     /// for keys to attend to, a float mask is added to the scores; both broadcast. A query without
     /// a visible key gives NaN.
@@ -244,10 +245,14 @@ impl Tensor {
             return Tensor::failed_at("attention", message, location);
         }
         let scale = scale.unwrap_or_else(|| 1.0 / (*width as f64).sqrt());
-        let inputs = [q, k, v].into_iter().chain(mask).cloned().collect();
+        let mut inputs: Vec<Tensor> = [q, k, v].into_iter().chain(mask).cloned().collect();
         let tokens_first =
             plans_as_for_gpu(q.0.device) && mask.is_none() && [q, k, v].iter().all(|x| x.0.shape.len() == 4);
-        let output = fused_at(Arc::new(Attention { scale, causal, tokens_first }), inputs, location).remove(0);
+        let op = Attention { scale, causal, tokens_first };
+        if !op.reads_shared_heads(&inputs) {
+            inputs[1..3].iter_mut().for_each(|x| *x = repeat_shared_heads(x, q));
+        }
+        let output = fused_at(Arc::new(op), inputs, location).remove(0);
         if tokens_first && output.node().is_ok() { swap_heads_and_tokens(&output) } else { output }
     }
 

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bornite_cuda::DeviceClock;
-use bornite_cuda::{KernelFunction, LaunchConfig};
+use bornite_cuda::{DeviceClock, KernelFunction, LaunchConfig, TensorMapLayout};
 use bornite_support::profile::{self, ComputeUnit};
 
 use crate::matmul::strided::Strided;
@@ -23,11 +22,37 @@ pub(crate) enum CudaArg {
     /// Temporary memory shared by the launches of one source.
     Scratch(usize),
     /// Strides of these axes of an input, whose last axis is contiguous.
-    InputStrides(usize, &'static [usize]),
+    InputStrides(usize, TokenAxes),
     /// Strides of these axes of an output. An output whose strides are not passed is contiguous.
-    OutputStrides(usize, &'static [usize]),
+    OutputStrides(usize, TokenAxes),
     /// Bytes of a scalar or struct in C layout.
     Value(Vec<u8>),
+    /// Tensor map of an input of 16-bit floats, for copies of `rows` tokens and
+    /// [`TENSOR_MAP_COLUMNS`] features.
+    TensorMap { input: usize, axes: TokenAxes, rows: u32 },
+}
+
+/// Axes of batch, head and token of a tensor whose last axis are the features.
+pub(crate) type TokenAxes = [usize; 3];
+
+/// Features per copy through a tensor map: a row of the 128-byte swizzle.
+pub(crate) const TENSOR_MAP_COLUMNS: u32 = 64;
+
+/// A value of a launch.
+pub(crate) enum LaunchValue {
+    Bytes(Vec<u8>),
+    /// Encoded at each launch, since it contains the address: the index of the step's buffer, the
+    /// byte offset in it, and the layout.
+    TensorMap(usize, usize, TensorMapLayout),
+}
+
+impl LaunchValue {
+    fn bytes(&self) -> usize {
+        match self {
+            LaunchValue::Bytes(bytes) => bytes.len(),
+            LaunchValue::TensorMap(..) => TensorMapLayout::BYTES,
+        }
+    }
 }
 
 /// A launch of a kernel.
@@ -49,6 +74,8 @@ pub(crate) struct CudaSource {
     pub scratch: Vec<usize>,
     /// Required alignment, in elements, of the offset and the strides of inputs and outputs.
     pub alignment: usize,
+    /// If set, the text uses instructions that only the device's exact architecture has.
+    pub is_architecture_specific: bool,
 }
 
 impl CudaSource {
@@ -79,7 +106,7 @@ pub(crate) struct HandwrittenCall {
     geometry: LaunchConfig,
     /// For each pointer, the index of the step's buffer and the byte offset in it.
     pointers: Vec<(usize, usize)>,
-    values: Vec<Vec<u8>>,
+    values: Vec<LaunchValue>,
     pub flops: u64,
     /// Bytes read and written.
     pub bytes: u64,
@@ -91,14 +118,14 @@ impl HandwrittenCall {
     /// read and written.
     pub fn new(
         device: Device,
-        text: &str,
+        source: &CudaSource,
         launch: &CudaLaunch,
-        values: Vec<Vec<u8>>,
+        values: Vec<LaunchValue>,
         pointers: Vec<(usize, usize)>,
         bytes: u64,
     ) -> Result<HandwrittenCall> {
-        let sizes = values.iter().map(Vec::len).collect();
-        let load = |gpu| load(&gpu, text, launch.symbol, pointers.len(), sizes);
+        let sizes = values.iter().map(LaunchValue::bytes).collect();
+        let load = |gpu| load(&gpu, source, launch.symbol, pointers.len(), sizes);
         let function = device.gpu()?.map(load).transpose()?;
         let mut geometry = LaunchConfig::new(launch.grid, [launch.threads, 1, 1]);
         geometry.shared_bytes = launch.shared_bytes;
@@ -115,25 +142,33 @@ impl HandwrittenCall {
 
     /// Pointers (buffer of the step and byte offset) and values.
     #[cfg(test)]
-    pub fn arguments(&self) -> (&[(usize, usize)], &[Vec<u8>]) {
+    pub fn arguments(&self) -> (&[(usize, usize)], &[LaunchValue]) {
         (&self.pointers, &self.values)
     }
 
     /// Runs over the buffers of a step.
     pub fn launch(&self, buffers: &[&Buffer], about: LaunchInfo) -> Result<()> {
         let function = self.function.as_ref().ok_or_else(|| bad_launch(self.name(), "it needs a GPU"))?;
-        let mut pointers = vec![];
-        for (n, offset) in &self.pointers {
-            let pointer = buffers.get(*n).and_then(|buffer| buffer.pointer());
+        let locate = |n: usize, offset: usize| {
+            let pointer = buffers.get(n).and_then(|buffer| buffer.pointer());
             let (memory, begins) = pointer.ok_or_else(|| bad_launch(self.name(), "a GPU buffer is missing"))?;
-            pointers.push((memory, begins + offset));
-        }
+            Ok::<_, Error>((memory, begins + offset))
+        };
+        let pointers = self.pointers.iter().map(|&(n, offset)| locate(n, offset)).collect::<Result<Vec<_>>>()?;
+        let value = |value: &LaunchValue| match value {
+            LaunchValue::Bytes(bytes) => Ok(bytes.clone()),
+            LaunchValue::TensorMap(n, offset, layout) => {
+                let (memory, offset) = locate(*n, *offset)?;
+                Ok(layout.encode(function.device(), memory, offset)?.to_vec())
+            }
+        };
+        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
         let describe = || about.work(self.name(), self.bytes).flops(self.flops).unit(HandwrittenCall::UNIT);
         // SAFETY: the text is part of this crate, and the implementation of the op passes memory as
         // large as the kernel reads and writes: outputs of the shapes that it computes, and the
         // actual strides of inputs and outputs.
         #[allow(unsafe_code)]
-        let run = || unsafe { function.launch_with(&self.geometry, None, &pointers, &self.values) };
+        let run = || unsafe { function.launch_with(&self.geometry, None, &pointers, &values) };
         Ok(profile::timed(&DeviceClock(function.device()), describe, run)?)
     }
 }
@@ -142,7 +177,7 @@ impl HandwrittenCall {
 /// concurrently.
 fn load(
     device: &Arc<bornite_cuda::Device>,
-    text: &str,
+    source: &CudaSource,
     symbol: &'static str,
     pointers: usize,
     values: Vec<usize>,
@@ -151,14 +186,16 @@ fn load(
     static LOADED: Mutex<Option<HashMap<Key, Arc<KernelFunction>>>> = Mutex::new(None);
     static COMPILING: SingleFlight<Key> = SingleFlight::new();
     let loaded = || LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (device.info().ordinal, symbol, text.to_owned());
+    let text = &source.text;
+    let key = (device.info().ordinal, symbol, text.to_string());
     let find = || loaded().get_or_insert_default().get(&key).cloned();
     if let Some(function) = find() {
         return Ok(function);
     }
     COMPILING.compute_or_wait(key.clone(), find, || {
         let cache = bornite_cuda::Cache::global()?;
-        let cubin = bornite_cuda::compile_cached(cache, symbol, text, &device.info().arch(), &["--std=c++17"])?;
+        let arch = device.info().arch() + if source.is_architecture_specific { "a" } else { "" };
+        let cubin = bornite_cuda::compile_cached(cache, symbol, text, &arch, &["--std=c++17"])?;
         let function = Arc::new(KernelFunction::load(device, &cubin, symbol, pointers, values)?);
         loaded().get_or_insert_default().insert(key.clone(), function.clone());
         Ok(function)

@@ -5,6 +5,8 @@
 //! concatenation. The gradients of queries, keys and values, for example, are written directly into
 //! the gradient of the packed projection.
 
+use bornite_cuda::TensorMapLayout;
+
 use super::ids::{BufferId, Output};
 use super::is_source;
 use super::steps::Operand;
@@ -13,8 +15,10 @@ use crate::graph::node::{AxisSlice, Op};
 use crate::lower::look_through;
 use crate::matmul::strided::Strided;
 use crate::matmul::{contiguous_layout, locate};
-use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, HandwrittenCall};
-use crate::{Device, Result, Tensor};
+use crate::runtime::cuda_source::{
+    CudaArg, CudaLaunch, CudaSource, HandwrittenCall, LaunchValue, TENSOR_MAP_COLUMNS, TokenAxes,
+};
+use crate::{DType, Device, Result, Tensor};
 
 /// The tensor that holds an input's memory, and the input's layout in it, if the kernels can read
 /// it without a copy.
@@ -63,7 +67,7 @@ struct LaunchOperands {
     operands: Vec<Operand>,
     /// For each pointer, the index of the operand and the byte offset in it.
     pointers: Vec<(usize, usize)>,
-    values: Vec<Vec<u8>>,
+    values: Vec<LaunchValue>,
     /// Bytes read and written.
     bytes: u64,
 }
@@ -86,7 +90,7 @@ pub(super) fn launches(
         .map(|launch| {
             let LaunchOperands { operands, pointers, values, bytes } =
                 launch_operands(launch, outs, &scratch, inputs, &located);
-            let call = HandwrittenCall::new(device, &source.text, launch, values, pointers, bytes)?;
+            let call = HandwrittenCall::new(device, source, launch, values, pointers, bytes)?;
             Ok((call, operands))
         })
         .collect()
@@ -107,8 +111,8 @@ fn launch_operands(
     let mut operands: Vec<Operand> = written.map(Operand::Out).collect();
     let (mut next, mut pointers, mut values, mut bytes) = (0, vec![], vec![], 0);
     let byte_offset = |layout: &Strided, element: usize| layout.offset as usize * element;
-    let strides = |layout: &Strided, axes: &[usize]| -> Vec<u8> {
-        axes.iter().flat_map(|&axis| (layout.strides[axis] as i64).to_le_bytes()).collect()
+    let strides = |layout: &Strided, axes: &TokenAxes| {
+        LaunchValue::Bytes(axes.iter().flat_map(|&axis| (layout.strides[axis] as i64).to_le_bytes()).collect())
     };
     for arg in &launch.args {
         match arg {
@@ -131,10 +135,28 @@ fn launch_operands(
             }
             CudaArg::InputStrides(n, axes) => values.push(strides(&located[*n].1, axes)),
             CudaArg::OutputStrides(n, axes) => values.push(strides(&outs[*n].0.layout, axes)),
-            CudaArg::Value(value) => values.push(value.clone()),
+            CudaArg::Value(value) => values.push(LaunchValue::Bytes(value.clone())),
+            CudaArg::TensorMap { input, axes, rows } => {
+                let (memory, layout) = &located[*input];
+                let offset = byte_offset(layout, memory.0.dtype.bytes());
+                values.push(LaunchValue::TensorMap(operands.len(), offset, tensor_map(memory, layout, axes, *rows)));
+                operands.push(Operand::In(memory.clone()));
+                bytes += inputs[*input].0.bytes().min(memory.0.bytes());
+            }
         }
     }
     LaunchOperands { operands, pointers, values, bytes: bytes as u64 }
+}
+
+/// Layout of an input in its memory, for copies of `rows` tokens.
+fn tensor_map(memory: &Tensor, layout: &Strided, axes: &TokenAxes, rows: u32) -> TensorMapLayout {
+    let [batch, head, token] = *axes;
+    TensorMapLayout {
+        half: memory.0.dtype == DType::F16,
+        shape: [batch, head, token, 3].map(|axis| layout.shape[axis]),
+        strides: [batch, head, token].map(|axis| layout.strides[axis] as usize),
+        box_shape: [1, 1, rows, TENSOR_MAP_COLUMNS],
+    }
 }
 
 /// True if an input of a multi-output op is a view or a constant, which must be computed into

@@ -7,6 +7,7 @@ use super::super::plan::{MemoryRegion, Plan};
 use super::super::steps::Call;
 use super::super::{ExistingResults, plan};
 use crate::lower::with_gpu_plans;
+use crate::runtime::cuda_source::LaunchValue;
 use crate::{DType, Device, Tensor};
 
 const DEVICE: Device = Device::Interpreter;
@@ -58,7 +59,10 @@ fn written(plan: &Plan, symbol: &str, results: usize) -> Vec<(usize, Vec<i64>)> 
     let step =
         plan.steps.iter().find(|step| matches!(&step.call, Call::Handwritten(call) if call.name() == symbol)).unwrap();
     let Call::Handwritten(call) = &step.call else { panic!("{symbol} is not a handwritten kernel") };
-    let numbers = |bytes: &[u8]| bytes.chunks(8).map(|n| i64::from_le_bytes(n.try_into().unwrap())).collect();
+    let numbers = |value: &LaunchValue| match value {
+        LaunchValue::Bytes(bytes) => bytes.chunks(8).map(|n| i64::from_le_bytes(n.try_into().unwrap())).collect(),
+        LaunchValue::TensorMap(..) => panic!("expected strides"),
+    };
     let (pointers, values) = call.arguments();
     // Outputs come first, and so do their strides.
     (0..results).map(|n| (pointers[n].1 / 2, numbers(&values[n]))).collect()
