@@ -81,16 +81,19 @@ def elementwise(randn):
 
 
 def matmul(randn):
-    """Square products; plain f32 is without TF32."""
-    def square(n, dtype, name, **options):
+    """Products, most of them square; plain f32 is without TF32."""
+    def product(m, k, n, dtype, name, **options):
         return rotating(
-            f"matmul_{name}_{n}",
-            lambda: (randn(n, n, dtype=dtype), randn(n, n, dtype=dtype)),
+            f"matmul_{name}_{n}" if m == k == n else f"matmul_{name}_{m}x{k}x{n}",
+            lambda: (randn(m, k, dtype=dtype), randn(k, n, dtype=dtype)),
             torch.matmul,
-            flops=2 * n**3,
-            set_bytes=2 * dtype.itemsize * n * n,
+            flops=2 * m * k * n,
+            set_bytes=dtype.itemsize * (m * k + k * n),
             **options,
         )
+
+    def square(n, dtype, name, **options):
+        return product(n, n, n, dtype, name, **options)
 
     sizes = [2**power for power in range(7, 14)]
     for n in sizes:
@@ -99,6 +102,8 @@ def matmul(randn):
         yield square(n, F32, "tf32", context=tf32)
     for n in sizes[2:]:
         yield square(n, BF16, "bf16")
+    yield product(1000, 1001, 1003, BF16, "bf16")
+    yield square(4097, BF16, "bf16")
 
 
 def mlp_step(randn, batch, hidden):

@@ -242,6 +242,17 @@ fn the_environment_chooses_the_device() {
 }
 
 #[test]
+fn attention_is_timed() {
+    let bench = ["bench", "attention", "--quick", "--device", "cpu", "--json", "--filter"];
+    let (out, err) = text(&bornite(&[&bench[..], &["fwd_bwd"]].concat(), &[]));
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{err}"));
+    let names: Vec<_> = report["rows"].as_array().unwrap().iter().map(|row| &row["name"]).collect();
+    assert_eq!(names, ["attention_fwd_bwd_bf16_1x2x64x32_causal", "attention_fwd_bwd_bf16_1x2x64x32"]);
+    let (_, err) = text(&bornite(&[&bench[..], &["nothing"]].concat(), &[]));
+    assert!(err.contains("no row's name contains 'nothing'; there are attention_bf16_1x2x64x32_causal"), "{err}");
+}
+
+#[test]
 fn training_steps_are_timed() {
     let tiny = ["bench", "gpt2", "--model", "tiny", "--vocab", "300", "--context", "17", "--batch", "3"];
     let more = ["--quick", "--steps", "3", "--json", "--device", "cpu"];
@@ -291,7 +302,7 @@ fn the_manual_is_the_help() {
     let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);
     let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
     let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["data"], &["kernel"]]);
-    let bench = [["bench", "gpt2"]];
+    let bench = ["attention", "gpt2"].map(|name| ["bench", name]);
     let nested = bench.iter().chain(&model).chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
     for command in commands.chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));

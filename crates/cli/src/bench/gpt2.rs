@@ -14,8 +14,9 @@ use bornite_support::random::{STEP, mix};
 use crate::Failure;
 use crate::scratch::ScratchFolder;
 
-/// Vocabulary of GPT-2's tokenizer and of bytes.
-const GPT2_TOKENS: usize = 50_257;
+/// Vocabulary of GPT-2's tokenizer.
+pub const GPT2_TOKENS: usize = 50_257;
+/// Vocabulary of bytes.
 const BYTE_TOKENS: usize = 257;
 /// Maximum number of tokens in the data; longer measurements repeat them.
 const MAX_TOKENS: u64 = 1 << 22;

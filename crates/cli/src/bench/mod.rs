@@ -13,6 +13,7 @@ use bornite_bench::{BenchReport, Config, Machine};
 use bornite_nn::ErrorKind;
 use bornite_support::files::AtomicFile;
 
+use self::suite::BenchCase;
 use crate::devices::{describe, gpus};
 use crate::signals::{STOPPED, Signals};
 use crate::train::Display;
@@ -30,9 +31,8 @@ pub struct BenchOptions {
     /// One of cpu, cpu:N, cuda, cuda:N, interpreter, auto
     #[arg(long, global = true, env = "BORNITE_DEVICE", default_value = "auto")]
     device: String,
-    /// Run only the rows whose name contains TEXT
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    filter: String,
+    #[command(flatten)]
+    rows: RowOptions,
     /// Results of a script in peers/ from this machine; adds a column of speed ratios
     #[arg(long, global = true, value_name = "FILE")]
     peer: Option<PathBuf>,
@@ -44,8 +44,18 @@ pub struct BenchOptions {
     json: bool,
 }
 
+/// Selection of rows.
+#[derive(clap::Args)]
+struct RowOptions {
+    /// Run only the rows whose name contains TEXT
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+}
+
 #[derive(clap::Subcommand)]
 enum Suite {
+    /// Times scaled dot-product attention in bf16, forward and forward with backward
+    Attention(RowOptions),
     /// Times training steps of a GPT as `bornite train` runs them, data included
     Gpt2(gpt2::Gpt2Options),
 }
@@ -62,7 +72,10 @@ pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
     let gpus = gpus().unwrap_or_default().iter().map(describe).collect();
     let mut report = BenchReport::new(Machine::detect(gpus), config);
     match &options.suite {
-        None => operations(options, device, &mut report)?,
+        None => operations(suite::cases(device, options.quick), &options.rows, device, &mut report)?,
+        Some(Suite::Attention(rows)) => {
+            operations(suite::attention::cases(device, options.quick), rows, device, &mut report)?;
+        }
         Some(Suite::Gpt2(gpt2)) => {
             let mut display = Display::new(false, Signals::watch("stopped".into())?);
             let row = match gpt2::measure(gpt2, options.quick, device, &mut display) {
@@ -89,13 +102,18 @@ pub fn run(options: &BenchOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the suite of operations.
-fn operations(options: &BenchOptions, device: Device, report: &mut BenchReport) -> Result<(), Failure> {
-    let cases = suite::cases(device, options.quick, &options.filter);
-    if cases.is_empty() {
-        let names: Vec<String> = suite::cases(device, options.quick, "").into_iter().map(|case| case.name).collect();
-        return Err(format!("no row's name contains '{}'; there are {}", options.filter, names.join(", ")).into());
+/// Measures the selected rows of a suite.
+fn operations(
+    mut cases: Vec<BenchCase>,
+    RowOptions { filter }: &RowOptions,
+    device: Device,
+    report: &mut BenchReport,
+) -> Result<(), Failure> {
+    if !cases.iter().any(|case| case.name.contains(filter)) {
+        let names: Vec<String> = cases.into_iter().map(|case| case.name).collect();
+        return Err(format!("no row's name contains '{filter}'; there are {}", names.join(", ")).into());
     }
+    cases.retain(|case| case.name.contains(filter));
     for (n, case) in cases.iter().enumerate() {
         note(&format!("[{}/{}] {} on {device}", n + 1, cases.len(), case.name));
         report.rows.push(case.measure(device, &report.config)?);
