@@ -69,19 +69,35 @@ pub fn compile(name: &str, source: &str, arch: &str) -> Result<Cubin> {
 /// Like [`compile`], with custom options, which must not include the architecture. If ptxas could
 /// miscompile a negation (`ptxas_bugs.rs`), its optimizations are disabled.
 pub fn compile_with(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<Cubin> {
+    compile_with_log(name, source, arch, options).map(|(cubin, _)| cubin)
+}
+
+/// Like [`compile_with`]; also returns the compiler's messages, such as warnings of ptxas about
+/// serialized products.
+pub fn compile_with_log(name: &str, source: &str, arch: &str, options: &[&str]) -> Result<(Cubin, String)> {
+    let failed =
+        |log: String| Error::Compile { kernel: name.into(), arch: arch.into(), log, source_text: source.into() };
     let mut program = CompiledProgram::compiled(name, source, arch, options)?;
     let release = nvrtc_version()?;
-    if release < ptxas_bugs::FIXED_RELEASE && ptxas_bugs::may_miscompile(release, arch, &program.ptx()?) {
-        log!(Info, "'{name}' is compiled without ptxas optimizations: ptxas before CUDA 13.4 could lose a negation");
-        program = CompiledProgram::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
+    if release < ptxas_bugs::FIXED_RELEASE {
+        let ptx = program.ptx()?;
+        if ptxas_bugs::may_miscompile(release, arch, &ptx) {
+            if ptx.contains("wgmma.") {
+                // Without optimizations, products wait for each other and registers are spilled.
+                return Err(failed("ptxas before CUDA 13.4 could lose a negation in this kernel".into()));
+            }
+            log!(
+                Info,
+                "'{name}' is compiled without ptxas optimizations: ptxas before CUDA 13.4 could lose a negation"
+            );
+            program = CompiledProgram::compiled(name, source, arch, &[options, &["--ptxas-options=-O0"]].concat())?;
+        }
     }
-    Cubin::checked(program.image()?).map_err(|reason| Error::Compile {
-        kernel: name.into(),
-        arch: arch.into(),
+    let cubin = Cubin::checked(program.image()?).map_err(|reason| {
         // An architecture such as compute_90, and options such as -dlto, produce no machine code.
-        log: format!("NVRTC produced no valid machine code ({reason}); use an architecture such as sm_90"),
-        source_text: source.into(),
-    })
+        failed(format!("NVRTC produced no valid machine code ({reason}); use an architecture such as sm_90"))
+    })?;
+    Ok((cubin, program.log()?))
 }
 
 /// Compiles to PTX for the virtual architecture of `arch`, with [`EXACT_OPTIONS`].
@@ -128,10 +144,13 @@ impl CompiledProgram {
         if result == nvrtcResult::NVRTC_SUCCESS {
             return Ok(program);
         }
-        let size = ("nvrtcGetProgramLogSize", nvrtc.nvrtcGetProgramLogSize);
-        let log = program.fetch_output(size, ("nvrtcGetProgramLog", nvrtc.nvrtcGetProgramLog))?;
-        let log = to_text(&log);
+        let log = program.log()?;
         Err(failed(if log.trim().is_empty() { error_text(nvrtc, result) } else { log }))
+    }
+
+    fn log(&self) -> Result<String> {
+        let size = ("nvrtcGetProgramLogSize", self.nvrtc.nvrtcGetProgramLogSize);
+        self.fetch_output(size, ("nvrtcGetProgramLog", self.nvrtc.nvrtcGetProgramLog)).map(|log| to_text(&log))
     }
 
     fn image(&self) -> Result<Vec<u8>> {

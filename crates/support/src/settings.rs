@@ -43,6 +43,8 @@ pub const MATMUL_VARIABLE: &str = "BORNITE_MATMUL";
 pub const CHECK_VARIABLE: &str = "BORNITE_CHECK";
 /// Implementation of exp, log and the like on a GPU.
 pub const MATH_VARIABLE: &str = "BORNITE_MATH";
+/// Order of sums in kernels that several blocks add to.
+pub const DETERMINISTIC_VARIABLE: &str = "BORNITE_DETERMINISTIC";
 /// Fusion of ops.
 pub const FUSION_VARIABLE: &str = "BORNITE_FUSION";
 /// Folders to search for libraries.
@@ -184,6 +186,15 @@ pub const SETTINGS: &[Setting] = &[
                   that give the same bits as on the CPU. Slower.",
         code: "`bornite::settings::set_exact_math`",
         check: |value| parse_choice(value, &[("native", ()), ("exact", ())]),
+    },
+    Setting {
+        name: DETERMINISTIC_VARIABLE,
+        values: "`on`, `off`",
+        default: "`on`",
+        meaning: "`off`: the gradient of attention's queries is summed in any order on a GPU of compute capability 9.0, so \
+                  that runs differ in the last bits.",
+        code: "`bornite::settings::set_deterministic`",
+        check: |value| parse_choice(value, &[("on", ()), ("off", ())]),
     },
     Setting {
         name: FUSION_VARIABLE,
@@ -334,6 +345,7 @@ mod tests {
             ("BORNITE_TUNE", "tune", "yes", "use off, cached or tune"),
             ("BORNITE_MATMUL", "exact", "fast", "use library, tf32 or exact"),
             ("BORNITE_MATH", "exact", "fast", "use native or exact"),
+            ("BORNITE_DETERMINISTIC", "off", "no", "use on or off"),
             ("BORNITE_FUSION", "off", "no", "use on or off"),
             ("BORNITE_CHECK", "nan", "inf", "use off or nan"),
             ("BORNITE_PROFILE", "print", "1", "use off or print"),

@@ -65,6 +65,8 @@ pub mod plan {
     #[doc(hidden)]
     pub use crate::lower::{with_gpu_kernels, with_gpu_plans};
     #[doc(hidden)]
+    pub use crate::runtime::cuda_source::with_kernel_delays;
+    #[doc(hidden)]
     pub use crate::runtime::observe::observed;
     #[doc(hidden)]
     pub use crate::schedule::gpu_kernels;
@@ -79,6 +81,7 @@ pub mod settings {
 
     pub use crate::matmul::MatmulMode;
     pub use crate::runtime::check::check_nan;
+    pub use crate::runtime::cuda_source::{is_deterministic, set_deterministic};
     pub use crate::runtime::device::DEVICE_VARIABLE;
     pub use crate::runtime::math::{is_exact_math, set_exact_math};
 }

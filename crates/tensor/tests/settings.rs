@@ -81,6 +81,10 @@ const ROWS: [Row; 21] = [
         bornite::settings::set_exact_math(true);
         assert!(bornite::settings::is_exact_math().unwrap());
     }),
+    ("BORNITE_DETERMINISTIC", "on", "settings::set_deterministic", || {
+        bornite::settings::set_deterministic(false);
+        assert!(!bornite::settings::is_deterministic().unwrap());
+    }),
     ("BORNITE_FUSION", "on", "fused::set_fusion", || {
         bornite::fused::set_fusion(false);
         let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());

@@ -5,7 +5,7 @@
 //! scores from each row's log-sum-exp. On a GPU, handwritten kernels (`attention/cuda.rs`) do the
 //! same for 16-bit floats without a mask.
 
-mod cuda;
+pub(crate) mod cuda;
 mod mask;
 mod operands;
 mod scores;

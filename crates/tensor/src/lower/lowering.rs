@@ -59,6 +59,12 @@ pub(super) trait KernelShape: Sized {
         None
     }
 
+    /// True if a condition is known to hold at the position being lowered.
+    fn is_always_true(&self, condition: &Tensor) -> bool {
+        let _ = condition;
+        false
+    }
+
     /// True if the element is gathered before anything of its row is written.
     fn is_gathered_early(&self, _at: &Coordinates) -> bool {
         false

@@ -16,7 +16,8 @@ use super::lowering::{Coordinates, KernelShape, Lowering, RowSpace};
 use super::row_launch::RowLaunch;
 use super::stages::{Reduction, Stages, stages};
 use crate::Tensor;
-use crate::graph::node::{Node, NodeId};
+use crate::graph::infer::constant;
+use crate::graph::node::{Node, NodeId, Op};
 
 /// Iterations of the first pass whose loads are issued together, to hide memory latency.
 const PREFETCHED_TURNS: usize = 8;
@@ -38,6 +39,8 @@ pub(super) struct RowKernel {
     being_gathered: Option<(ExprId, ExprId)>,
     /// Adjacent columns per thread.
     lanes: usize,
+    /// Upper bound of the columns at the position being lowered.
+    columns_below: usize,
     row_cache: RowCache,
 }
 
@@ -50,6 +53,7 @@ impl RowKernel {
             gathered: false,
             being_gathered: None,
             lanes: 0,
+            columns_below: columns,
             row_cache: RowCache::default(),
         }
     }
@@ -62,6 +66,16 @@ impl KernelShape for RowKernel {
 
     fn row_space(&self) -> Option<RowSpace> {
         Some(self.row_space)
+    }
+
+    /// A comparison of the column with a constant, as in masks of padded columns, is true at all
+    /// positions before the padding.
+    fn is_always_true(&self, condition: &Tensor) -> bool {
+        let (Op::Map(ScalarOp::Lt), [column, end]) = (&condition.0.op, &condition.0.inputs[..]) else { return false };
+        let (Op::Iota { axis }, shape) = (&column.0.op, &column.0.shape) else { return false };
+        let is_column = axis + 1 == shape.len() && shape.last() == Some(&self.row_space.columns);
+        let end = constant(end).map(|end| end.as_i64());
+        is_column && end.is_some_and(|end| self.columns_below as i64 <= end)
     }
 
     fn is_gathered_early(&self, at: &Coordinates) -> bool {
@@ -374,9 +388,9 @@ impl Passes {
     fn run(&self, l: &mut Lowering<RowKernel>, name: &str, body: &mut Body<'_>) {
         // Without a loop, values loaded and computed in one pass are available in the next.
         if !self.positions.is_empty() {
-            return self.positions.iter().for_each(|at| {
+            return self.positions.iter().enumerate().for_each(|(iteration, at)| {
                 l.shape.own = at.linear;
-                body(l, at);
+                self.below(l, (iteration + 1) * self.step, |l| body(l, at));
             });
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
@@ -387,11 +401,13 @@ impl Passes {
                 if even { body(l, at) } else { self.inside(l, at, body) }
             });
         } else {
-            self.unrolled_loop(l, name, full / ahead, ahead, body);
-            let last = l.b.index_constant((full / ahead * ahead * self.step) as u64);
+            let unrolled = full / ahead * ahead;
+            self.below(l, unrolled * self.step, |l| self.unrolled_loop(l, name, full / ahead, ahead, body));
+            let last = l.b.index_constant((unrolled * self.step) as u64);
             let column = l.b.add(&self.first, &last);
             for iteration in 0..full % ahead {
-                l.scope(|l| self.at(l, column, iteration, body));
+                let end = (unrolled + iteration + 1) * self.step;
+                self.below(l, end, |l| l.scope(|l| self.at(l, column, iteration, body)));
             }
             if !even {
                 l.scope(|l| self.at(l, column, full % ahead, &mut |l, at| self.inside(l, at, body)));
@@ -399,6 +415,13 @@ impl Passes {
         }
         l.shape.row_cache.pass += 1;
         l.shape.row_cache.column = None;
+    }
+
+    /// Emits code at positions whose columns are below `end`.
+    fn below(&self, l: &mut Lowering<RowKernel>, end: usize, emit: impl FnOnce(&mut Lowering<RowKernel>)) {
+        l.shape.columns_below = end.min(self.columns);
+        emit(l);
+        l.shape.columns_below = self.columns;
     }
 
     /// Emits a loop, unrolled `unrolled` times.

@@ -1,6 +1,6 @@
 //! Evaluation of nodes in a kernel, stores and reductions.
 
-use bornite_ir::{Emit, EmitBits, ExprId, LocalId, ParamId, Type};
+use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, Type};
 
 use super::lowering::{Coordinates, KernelShape, Lowering, ValueId};
 use super::stages::Reduction;
@@ -24,6 +24,7 @@ impl<S: KernelShape> Lowering<S> {
         }
         let at = &Coordinates { linear: Some(linear), ..at.clone() };
         let values = match &node.op {
+            Op::Map(ScalarOp::Select) if self.shape.is_always_true(&node.inputs[0]) => self.values(&node.inputs[1], at),
             Op::Map(row) => {
                 let args: Vec<Vec<ExprId>> = node.inputs.iter().map(|input| self.values(input, at)).collect();
                 let count = args.iter().map(Vec::len).max().unwrap_or(1);

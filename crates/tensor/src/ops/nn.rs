@@ -205,10 +205,10 @@ impl Tensor {
 
     /// Scaled dot-product attention, softmax(scale · q kᵀ) v, over the last two axes; leading axes
     /// broadcast. With `[batch, heads, tokens, width]`, keys and values can have fewer heads, each
-    /// shared by as many adjacent heads of queries (grouped-query attention). `scale` defaults to 1/√d. With `causal`, a query attends to the keys up to its
-    /// own position, aligned at the end, so that the last query attends to all. A bool mask is true
-    /// for keys to attend to, a float mask is added to the scores; both broadcast. A query without
-    /// a visible key gives NaN.
+    /// shared by as many adjacent heads of queries (grouped-query attention). `scale` defaults to
+    /// 1/√d. With `causal`, a query attends to the keys up to its own position, aligned at the end,
+    /// so that the last query attends to all. A bool mask is true for keys to attend to, a float
+    /// mask is added to the scores; both broadcast. A query without a visible key gives NaN.
     ///
     /// ```
     /// use bornite::{DType, Device, Tensor};

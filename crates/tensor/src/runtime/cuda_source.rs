@@ -1,17 +1,57 @@
 //! Handwritten CUDA C++ kernels of fused ops. As for every implementation of a fused op, the op's
 //! decomposition (`fused.rs`) defines its semantics. `schedule/handwritten.rs` makes steps of them.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_cuda::{DeviceClock, KernelFunction, LaunchConfig, TensorMapLayout};
 use bornite_support::profile::{self, ComputeUnit};
+use bornite_support::settings::{DETERMINISTIC_VARIABLE, Switch};
 
 use crate::matmul::strided::Strided;
 use crate::runtime::buffer::Buffer;
 use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::timing::LaunchInfo;
 use crate::{Device, Error, Result};
+
+static DETERMINISTIC: Switch = Switch::new(DETERMINISTIC_VARIABLE, [("on", true), ("off", false)], true);
+
+/// Returns true if results repeat bit for bit; the default.
+#[track_caller]
+pub fn is_deterministic() -> Result<bool> {
+    Ok(DETERMINISTIC.get()?)
+}
+
+/// Allows results of plans made afterwards to differ in the last bits between runs; overrides
+/// `BORNITE_DETERMINISTIC`.
+pub fn set_deterministic(on: bool) {
+    DETERMINISTIC.set(on);
+}
+
+thread_local! {
+    static DELAYS: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Runs `work` with plans whose handwritten kernels wait for random times where they synchronize,
+/// to find races. Affects this thread.
+#[doc(hidden)]
+pub fn with_kernel_delays<R>(seed: u32, work: impl FnOnce() -> R) -> R {
+    // Ends the scope also if `work` panics.
+    struct Scope(Option<u32>);
+    impl Drop for Scope {
+        fn drop(&mut self) {
+            DELAYS.set(self.0);
+        }
+    }
+    let _scope = Scope(DELAYS.replace(Some(seed)));
+    work()
+}
+
+/// Definition for the texts of kernels that can wait for random times.
+pub(crate) fn delay_define() -> String {
+    DELAYS.get().map_or(String::new(), |seed| format!("#define DELAYS {seed}u\n"))
+}
 
 /// An argument of a launch. Arguments are in the order of the kernel's parameters: pointers, then
 /// values.
@@ -29,7 +69,11 @@ pub(crate) enum CudaArg {
     Value(Vec<u8>),
     /// Tensor map of an input of 16-bit floats, for copies of `rows` tokens and
     /// [`TENSOR_MAP_COLUMNS`] features.
-    TensorMap { input: usize, axes: TokenAxes, rows: u32 },
+    TensorMap {
+        input: usize,
+        axes: TokenAxes,
+        rows: u32,
+    },
 }
 
 /// Axes of batch, head and token of a tensor whose last axis are the features.

@@ -11,6 +11,7 @@ use super::memory::LiveRange;
 use super::plan::{MemoryRegion, Plan, Slot, Step};
 use super::steps::Call;
 use super::{ExistingResults, plan};
+use crate::fused::attention::cuda::{AttentionKernels, KERNELS};
 use crate::{Device, Result, SourceLocation, Tensor};
 
 /// The steps that compute some tensors, with their costs: see [`explain`]. Its `Display` prints one
@@ -235,6 +236,12 @@ impl fmt::Display for PlanSummary {
             write!(f, ", {min_us:.3} us at {bytes}B/s and {flops}flop/s")?;
         }
         writeln!(f)?;
+        if self.steps.iter().any(|step| step.description.starts_with("attention_")) {
+            writeln!(f, "attention kernels, of which the first that supports the inputs runs:")?;
+            for AttentionKernels { forward_kernel, inputs, .. } in &KERNELS {
+                writeln!(f, "  {forward_kernel}: f16 or bf16 without a mask, {inputs}")?;
+            }
+        }
         if self.peak.bytes > 0 {
             writeln!(f, "peak scratch memory at step {}: {}B", self.peak.step, SiPrefix(self.peak.bytes as f64))?;
         }

@@ -85,8 +85,12 @@ fn gradients_of_slices_are_written_into_the_packed_gradient() {
             // They write into the result of the plan.
             let slots = plan.steps.iter().flat_map(|step| step.args.iter().take(step.output_count));
             assert_eq!(slots.filter(|slot| slot.region == MemoryRegion::Output(0)).count(), 3, "{what}");
-            let mut layouts = written(&plan, "attention_by_queries", 1);
-            layouts.extend(written(&plan, "attention_by_keys", 2));
+            let [queries, keys] = match width {
+                64 => ["attention_finish_sm90", "attention_backward_sm90"],
+                _ => ["attention_by_queries", "attention_by_keys"],
+            };
+            let mut layouts = written(&plan, queries, 1);
+            layouts.extend(written(&plan, keys, 2));
             let mut times: HashMap<usize, usize> = HashMap::new();
             for (part, (begins, strides)) in layouts.iter().enumerate() {
                 let [b, h, t] = strides[..] else { panic!("{what}") };

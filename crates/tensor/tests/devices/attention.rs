@@ -63,9 +63,11 @@ pub fn sixteen_bit_floats_agree_with_f64(device: Device) -> Outcome {
         }
     }
     if let Device::Cuda(_) = device {
-        let (qkv, _) = numbers(&mut random, &[1, 64, 3 * 2 * 64], DType::BF16, device)?;
-        let text = attend(&qkv, 2, 64, true)?.explain()?;
-        assert!(text.contains("attention_forward (handwritten)"), "{text}");
+        for (width, kernel) in [(64, "attention_forward"), (32, "attention_forward (handwritten)")] {
+            let (qkv, _) = numbers(&mut random, &[1, 64, 3 * 2 * width], DType::BF16, device)?;
+            let text = attend(&qkv, 2, 64, true)?.explain()?;
+            assert!(text.contains(kernel) && text.contains("attention kernels"), "{text}");
+        }
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod algebra;
 mod arenas;
 mod arguments;
 mod attention;
+mod attention_cases;
 mod blas;
 mod column_sums;
 mod direct_writes;
@@ -54,7 +55,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 134] = [
+const SUITE: [(&str, Body); 136] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -100,6 +101,8 @@ const SUITE: [(&str, Body); 134] = [
     ("fused::adamw_steps", fused::adamw_steps),
     ("fused::adamw_options", fused::adamw_options),
     ("attention::sixteen_bit_floats_agree_with_f64", attention::sixteen_bit_floats_agree_with_f64),
+    ("attention_cases::random_cases", attention_cases::random_cases),
+    ("attention_cases::delays_change_nothing", attention_cases::delays_change_nothing),
     ("attention::packed_query_key_value", attention::packed_query_key_value),
     ("attention::masks_agree_with_f64", attention::masks_agree_with_f64),
     ("attention::extreme_masks", attention::extreme_masks),

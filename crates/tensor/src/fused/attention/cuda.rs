@@ -38,6 +38,8 @@ impl Gpu {
 
 /// Handwritten kernels of one algorithm.
 pub(crate) struct AttentionKernels {
+    /// Name of the forward kernel.
+    pub forward_kernel: &'static str,
     /// Inputs that they support.
     pub inputs: &'static str,
     supports: fn(&Sizes, Gpu) -> bool,
@@ -50,12 +52,14 @@ pub(crate) struct AttentionKernels {
 /// are shared by several heads of queries.
 pub(crate) const KERNELS: [AttentionKernels; 2] = [
     AttentionKernels {
+        forward_kernel: "attention_forward_sm90",
         inputs: "compute capability 9.0, heads of 64 or 128 features",
         supports: sm90::supports,
         forward: sm90::forward,
         backward: sm90::backward,
     },
     AttentionKernels {
+        forward_kernel: "attention_forward",
         inputs: "compute capability 8.0 and newer, heads of 16 to 128 features in multiples of 16",
         supports: mma::supports,
         forward: mma::forward,
@@ -92,7 +96,7 @@ impl Sizes {
         // The kernels use 32-bit indices, and subtract the maximum before they scale.
         let fits = queries.max(keys) < 1 << 24 && heads <= 65_535 && batch <= 65_535;
         let fits = fits && batch * heads * queries.max(keys).div_ceil(64) < 1 << 31;
-        let scales = op.scale > 0.0 && (op.scale as f32).is_finite();
+        let scales = op.scale as f32 > 0.0 && (op.scale as f32).is_finite();
         (fits && scales).then_some(Sizes { batch, heads, key_heads, queries, keys, width, half })
     }
 
@@ -130,11 +134,7 @@ fn float(x: f64) -> CudaArg {
 }
 
 /// The first kernels that support the inputs, with their sizes.
-fn choose(
-    op: &Attention,
-    device: Device,
-    inputs: &[InputInfo<'_>],
-) -> Option<(&'static AttentionKernels, Sizes, Gpu)> {
+fn choose(op: &Attention, device: Device, inputs: &[InputInfo<'_>]) -> Option<(&'static AttentionKernels, Sizes, Gpu)> {
     let (gpu, sizes) = (Gpu::of(device)?, Sizes::of(op, inputs)?);
     let kernels = KERNELS.iter().find(|kernels| (kernels.supports)(&sizes, gpu))?;
     Some((kernels, sizes, gpu))
@@ -160,4 +160,108 @@ pub(super) fn backward(op: &Attention, device: Device, inputs: &[InputInfo<'_>])
         return None;
     }
     Some((kernels.backward)(op, &sizes, gpu))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Attention with its sizes, for a head of keys that two heads of queries share.
+    fn case(width: usize, causal: bool, half: bool) -> (Attention, Sizes) {
+        let op = Attention { scale: 0.125, causal, tokens_first: true };
+        (op, Sizes { batch: 1, heads: 2, key_heads: 1, queries: 100, keys: 200, width, half })
+    }
+
+    /// Kernels, number of features, and registers per thread. A warpgroup of the kernels that use
+    /// `setmaxnreg` starts with the block's average.
+    const SM90_REGISTERS: [(&str, usize, u32); 8] = [
+        ("attention_forward_sm90", 64, 128),
+        ("attention_forward_sm90", 128, 168),
+        ("attention_backward_sm90", 64, 168),
+        ("attention_backward_sm90", 128, 168),
+        ("attention_prepare_sm90", 64, 40),
+        ("attention_prepare_sm90", 128, 40),
+        ("attention_finish_sm90", 64, 40),
+        ("attention_finish_sm90", 128, 40),
+    ];
+
+    /// Compiles all kernels, if NVRTC is available. Of those with `wgmma`, none spills, none waits
+    /// for each product (the compiler's messages C7508 and C7510 to C7519), and none uses more
+    /// registers than stated.
+    #[test]
+    fn sources_compile_without_spills() {
+        if let Err(why) = bornite_cuda::nvrtc_version() {
+            println!("skipped: {why}");
+            return;
+        }
+        let h200 = Gpu { capability: (9, 0), multiprocessors: 132 };
+        for kernels in &KERNELS {
+            for width in [16, 64, 80, 128] {
+                for (causal, half) in [(true, false), (false, true)] {
+                    let (op, sizes) = case(width, causal, half);
+                    if !(kernels.supports)(&sizes, h200) {
+                        continue;
+                    }
+                    for source in [kernels.forward, kernels.backward].map(|make| make(&op, &sizes, h200)) {
+                        let arch = if source.is_architecture_specific { "sm_90a" } else { "sm_80" };
+                        let options = ["--std=c++17", "--ptxas-options=-v"];
+                        let (cubin, log) =
+                            bornite_cuda::compile_with_log("attention", &source.text, arch, &options).unwrap();
+                        let what = format!("{} {width}, causal {causal}, half {half}", kernels.forward_kernel);
+                        assert!(!log.contains("(C75"), "{what}: {log}");
+                        for launch in &source.launches {
+                            let resources = cubin.resources();
+                            let (_, used) = resources.iter().find(|(name, _)| name == launch.symbol).unwrap();
+                            let stated =
+                                SM90_REGISTERS.iter().find(|(name, of, _)| *name == launch.symbol && *of == width);
+                            assert_eq!(stated.is_some(), source.is_architecture_specific, "{}", launch.symbol);
+                            let Some((_, _, registers)) = stated else { continue };
+                            let what = format!("{what}: {} {used:?}", launch.symbol);
+                            assert!(used.spill_bytes == 0 && used.registers <= *registers, "{what}");
+                            // The limits of an H200: registers and shared memory of a block.
+                            assert!(launch.threads * used.registers <= 1 << 16 && launch.shared_bytes <= 227 << 10);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn kernels_are_chosen_by_width_and_capability() {
+        let chosen = |width: usize, capability: (u32, u32)| {
+            let gpu = Gpu { capability, multiprocessors: 100 };
+            let (_, sizes) = case(width, false, false);
+            KERNELS.iter().find(|kernels| (kernels.supports)(&sizes, gpu)).map(|kernels| kernels.forward_kernel)
+        };
+        for (width, capability, expected) in [
+            (64, (9, 0), Some("attention_forward_sm90")),
+            (128, (9, 0), Some("attention_forward_sm90")),
+            (96, (9, 0), Some("attention_forward")),
+            (64, (8, 0), Some("attention_forward")),
+            (64, (10, 0), Some("attention_forward")),
+            (72, (9, 0), None),
+            (256, (9, 0), None),
+            (64, (7, 5), None),
+        ] {
+            assert_eq!(chosen(width, capability), expected, "{width} {capability:?}");
+        }
+    }
+
+    #[test]
+    fn unsupported_inputs_have_no_sizes() {
+        let sizes = |scale: f64, causal: bool, dtype: DType, k: &[usize]| {
+            let op = Attention { scale, causal, tokens_first: true };
+            let [q, k] = [&[1, 4, 8, 64][..], k].map(|shape| InputInfo { dtype, shape });
+            Sizes::of(&op, &[q, k, k]).is_some()
+        };
+        assert!(sizes(0.1, true, DType::BF16, &[1, 2, 8, 64]) && sizes(0.1, false, DType::F16, &[1, 4, 3, 64]));
+        assert!(!sizes(0.1, true, DType::F16, &[1, 4, 3, 64]), "more queries than keys");
+        assert!(!sizes(0.1, true, DType::BF16, &[1, 3, 8, 64]), "heads that cannot be shared");
+        assert!(!sizes(0.1, true, DType::F32, &[1, 4, 8, 64]));
+        // The largest score must stay the largest after scaling.
+        for scale in [0.0, -0.1, f64::NAN, f64::INFINITY, 1e-60] {
+            assert!(!sizes(scale, true, DType::BF16, &[1, 4, 8, 64]), "{scale}");
+        }
+    }
 }

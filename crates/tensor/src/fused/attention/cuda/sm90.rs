@@ -3,7 +3,7 @@
 
 use super::{Attention, Gpu, HEADS, Sizes, float};
 use crate::fused::attention::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
-use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, TokenAxes};
+use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, TokenAxes, delay_define, is_deterministic};
 
 /// Keys per tile, of both passes.
 const KEYS: usize = 128;
@@ -27,14 +27,8 @@ pub(super) fn supports(sizes: &Sizes, gpu: Gpu) -> bool {
 }
 
 impl Sizes {
-    fn sm90_source(
-        &self,
-        defines: String,
-        text: &str,
-        launches: Vec<CudaLaunch>,
-        scratch: Vec<usize>,
-    ) -> CudaSource {
-        let text = defines + include_str!("sm90/instructions.cuh") + text;
+    fn sm90_source(&self, defines: String, text: &str, launches: Vec<CudaLaunch>, scratch: Vec<usize>) -> CudaSource {
+        let text = defines + &delay_define() + include_str!("sm90/instructions.cuh") + text;
         CudaSource { text: text.into(), launches, scratch, alignment: 8, is_architecture_specific: true }
     }
 
@@ -166,6 +160,8 @@ pub(super) fn backward(op: &Attention, sizes: &Sizes, gpu: Gpu) -> CudaSource {
     };
     let lines = all_queries * rows * 4;
     let scratch = vec![lines, lines, (all_queries + 1) * 4, all_queries * rows * width * 4];
-    let defines = sizes.defines(op.causal, &[]);
+    // Commands report an invalid setting; here it keeps the order.
+    let ordered = is_deterministic().unwrap_or(true);
+    let defines = sizes.defines(op.causal, &[("ORDERED", usize::from(ordered))]);
     sizes.sm90_source(defines, include_str!("sm90/backward.cu"), vec![prepare, main, finish], scratch)
 }

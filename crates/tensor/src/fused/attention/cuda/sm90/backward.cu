@@ -1,7 +1,7 @@
 // Gradients of attention for compute capability 9.0.
 //
-// Compiled with D (features of a head: 64 or 128), CAUSAL (0 or 1) and HALF (1: f16, 0: bf16) defined first,
-// after `instructions.cuh`. With p = exp(s - lse) and delta = Σ o · do: ds = p (do · v - delta),
+// Compiled with D (features of a head: 64 or 128), CAUSAL (0 or 1), HALF (1: f16, 0: bf16) and ORDERED (1: sums of
+// dq in the order of keys, 0: in any order) defined first, after `instructions.cuh`. With p = exp(s - lse) and delta = Σ o · do: ds = p (do · v - delta),
 // dq = scale ds k, dk = scale dsᵀ q, dv = pᵀ do. Three launches:
 //
 //   attention_prepare_sm90   delta and lse per query, padded to complete tiles; semaphores and ticket = 0
@@ -210,7 +210,8 @@ __device__ __forceinline__ void write_query_gradients(const Shared& shared, cons
                     if (tile.index == 0) {
                         store_bulk(to, shared.at(Shared::DQ), DQ_BYTES);
                     } else {
-                        while (load_acquire(semaphores + row) != tile.index) {
+                        // In any order, after the first block has stored its part.
+                        while (ORDERED ? load_acquire(semaphores + row) != tile.index : load_acquire(semaphores + row) == 0) {
                         }
                         fence_memory();
                         add_bulk(to, shared.at(Shared::DQ), DQ_BYTES);
@@ -218,7 +219,7 @@ __device__ __forceinline__ void write_query_gradients(const Shared& shared, cons
                     wait_bulk_read();
                     arrive(shared.at(Shared::DQ_EMPTY));
                     wait_bulk();
-                    store_release(semaphores + row, tile.index + 1);
+                    if (ORDERED || tile.index == 0) store_release(semaphores + row, tile.index + 1);
                 }
                 __syncwarp();
                 parity ^= 1;
@@ -286,6 +287,7 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
             begin_products();
             multiply_rows(scores, key + group * PANEL_BYTES(64), query);
             wait_barrier(shared.at(Shared::DOUT_FULL, stage.slot), stage.parity);
+            begin_products();
             multiply_rows(gradients, value + group * PANEL_BYTES(64), dout);
             wait_products<1>();
             pin(scores);

@@ -10,7 +10,9 @@
 //                   O   += P(t+1) v(t+1)  wgmma, P in registers ┘ S(t) is awaited
 //                   softmax of S(t) while O is being computed ──► P(t)
 //
-// Blocks are persistent: the producer loads the next queries and keys while the groups finish a head.
+// Blocks are persistent: the producer loads the next queries and keys while the groups finish a head. Two groups take
+// turns to issue products, so that one computes weights while the tensor cores work for the other; three groups overlap
+// as well without.
 
 #define KEYS 128
 #define ROWS (GROUPS * 64)
@@ -102,6 +104,24 @@ __device__ __forceinline__ void produce(const Shared& shared, const Sizes& sizes
     }
 }
 
+// Order in which the groups issue products, by a barrier for each.
+struct Turns {
+    int group;
+
+    __device__ __forceinline__ explicit Turns(int group) : group(group) {
+        if (GROUPS == 2 && group == 1) pass();
+    }
+
+    __device__ __forceinline__ void wait() const {
+        if (GROUPS == 2) sync_threads<256>(1 + group);
+    }
+
+    // Lets the other group go on.
+    __device__ __forceinline__ void pass() const {
+        if (GROUPS == 2) arrive_threads<256>(2 - group);
+    }
+};
+
 // Issues scores = q kᵀ for 64 queries.
 __device__ __forceinline__ void multiply_keys(float (&scores)[KEYS / 2], u32 query, u32 key) {
 #pragma unroll
@@ -180,6 +200,7 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
     // Each warp releases buffers: warps of a group that skip a tile do not wait for each other.
     const bool leader = threadIdx.x % 32 == 0;
     const float factor = scale * LOG2E;
+    const Turns turns(group);
     Ring<QUERY_BUFFERS> query;
     // Tiles of values are read one iteration after those of keys.
     Ring<STAGES> key, value;
@@ -191,6 +212,7 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
         const u32 q = shared.query + query.slot * QUERY_BYTES + group * PANEL_BYTES(64);
         int t = tile.count - 1;
         for (; t >= own; t--) {
+            turns.wait(), turns.pass();
             wait_barrier(shared.key_full + 8 * key.slot, key.parity);
             wait_barrier(shared.value_full + 8 * key.slot, key.parity);
             __syncwarp();
@@ -208,8 +230,10 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
 
         if (own > 0) {
             wait_barrier(shared.key_full + 8 * key.slot, key.parity);
+            turns.wait();
             begin_products();
             multiply_keys(scores, q, shared.key + key.slot * KEY_BYTES);
+            turns.pass();
             wait_products<0>();
             pin(scores);
             if (leader) arrive(shared.key_empty + 8 * key.slot);
@@ -222,10 +246,13 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
         // Only the second tile from the right can also need a mask: queries of a group span 64 keys.
         for (; t >= 0; t--) {
             wait_barrier(shared.key_full + 8 * key.slot, key.parity);
+            turns.wait();
             begin_products();
             multiply_keys(scores, q, shared.key + key.slot * KEY_BYTES);
             wait_barrier(shared.value_full + 8 * value.slot, value.parity);
+            begin_products();
             multiply_values(out, weights, shared.value + value.slot * KEY_BYTES);
+            turns.pass();
             wait_products<1>();
             pin(scores);
             if (leader) arrive(shared.key_empty + 8 * key.slot);

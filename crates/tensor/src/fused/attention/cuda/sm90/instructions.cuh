@@ -1,7 +1,7 @@
 // Instructions of compute capability 9.0 that the attention kernels use: barriers in shared memory, bulk
 // tensor copies, and matrix products of a warpgroup (wgmma).
 //
-// Compiled with HALF (1: f16, 0: bf16) defined first. Tiles in shared memory consist of panels of 64
+// Compiled with HALF (1: f16, 0: bf16) defined first, and with DELAYS (a seed) in tests of synchronization. Tiles in shared memory consist of panels of 64
 // features: rows of 128 bytes, in the 128-byte swizzle that the tensor copies write and wgmma reads. A
 // panel starts at a multiple of 1024 bytes.
 
@@ -29,6 +29,17 @@ struct __align__(64) TensorMap {
 
 __device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+// Waits for up to 2 µs, differently for each warp and at each call, in tests of synchronization.
+__device__ __forceinline__ void delay() {
+#ifdef DELAYS
+    u32 x;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(x));
+    x = (__shfl_sync(__activemask(), x, 0) + DELAYS) * 2654435761u;
+    x ^= (threadIdx.x / 32 + blockIdx.x * 97) * 2246822519u;
+    if (x >> 30 == 0) __nanosleep(x >> 8 & 2047);
+#endif
+}
+
 // ---- Barriers in shared memory. A wait is for the end of the phase of the given parity.
 
 __device__ __forceinline__ void init_barrier(u32 barrier, u32 arrivals) {
@@ -39,15 +50,18 @@ __device__ __forceinline__ void init_barrier(u32 barrier, u32 arrivals) {
 __device__ __forceinline__ void fence_barrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
 __device__ __forceinline__ void arrive(u32 barrier) {
+    delay();
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 // Arrives, and lets the phase end only after copies of `bytes` bytes have completed.
 __device__ __forceinline__ void arrive_expecting(u32 barrier, u32 bytes) {
+    delay();
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
 __device__ __forceinline__ void wait_barrier(u32 barrier, u32 parity) {
+    delay();
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
@@ -71,11 +85,13 @@ struct Ring {
 // Barrier among `THREADS` threads of a block, other than __syncthreads (0).
 template <int THREADS>
 __device__ __forceinline__ void sync_threads(u32 id) {
+    delay();
     asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
 template <int THREADS>
 __device__ __forceinline__ void arrive_threads(u32 id) {
+    delay();
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
