@@ -190,7 +190,9 @@ def main():
     )
     parser.add_argument("--batch", type=int, default=64, metavar="B")
     parser.add_argument("--context", type=int, default=1024, metavar="T", help="1024 at most")
-    parser.add_argument("--only", choices=("train", "decode"))
+    parser.add_argument(
+        "--only", choices=("train", "compiled", "decode"), help="compiled: the compiled step of train alone"
+    )
     parser.add_argument(
         "--peak-tflops", type=float, default=989.0, help="dense bf16 of this GPU (default: H200)"
     )
@@ -208,8 +210,11 @@ def main():
     torch.manual_seed(0)
     common.print_machine("cuda")
 
+    sizes = (arguments.batch, arguments.context, arguments.peak_tflops)
+    if arguments.only == "compiled":
+        train("compiled", *sizes, compiled=True)
+        return
     if arguments.only != "decode":
-        sizes = (arguments.batch, arguments.context, arguments.peak_tflops)
         train("eager", *sizes)
         train("compiled", *sizes, compiled=True)
         cudnn = lambda: sdpa_kernel(SDPBackend.CUDNN_ATTENTION)

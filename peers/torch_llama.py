@@ -77,6 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description="Time a Llama of 1 B parameters; prints JSON lines.")
     parser.add_argument("--batch", type=int, default=8, metavar="B")
     parser.add_argument("--context", type=int, default=2048, metavar="T")
+    parser.add_argument("--only", choices=("compiled",))
     parser.add_argument(
         "--peak-tflops", type=float, default=989.0, help="dense bf16 of this GPU (default: H200)"
     )
@@ -87,7 +88,8 @@ def main():
     common.print_machine("cuda")
     sizes = (arguments.batch, arguments.context, arguments.peak_tflops)
     model = {"build": Llama, "row": f"llama_1b_v{VOCABULARY}", "attention": LAYERS * WIDTH}
-    torch_gpt2.train("eager", *sizes, **model)
+    if not arguments.only:
+        torch_gpt2.train("eager", *sizes, **model)
     torch_gpt2.train("compiled", *sizes, compiled=True, **model)
 
 
