@@ -1,5 +1,7 @@
 //! Tensor maps: descriptions of strided tensors for the bulk copies of compute capability 9.0.
 
+use std::sync::Arc;
+
 use cudarc::driver::sys as cu;
 
 use crate::context::invalid;
@@ -30,9 +32,11 @@ impl TensorMapLayout {
     }
 
     /// Encodes a map of the tensor at a byte offset of a buffer, for use on the main stream.
-    pub fn encode(&self, device: &Device, buffer: &Buffer, offset: usize) -> Result<[u8; TensorMapLayout::BYTES]> {
+    pub fn encode(&self, device: &Arc<Device>, buffer: &Buffer, offset: usize) -> Result<[u8; TensorMapLayout::BYTES]> {
         const CALL: &str = "cuTensorMapEncodeTiled";
         const ELEMENT_BYTES: usize = 2;
+        device.bind()?;
+        buffer.check_device("a tensor map", device)?;
         buffer.check_range("tensor map", offset, self.extent().saturating_mul(ELEMENT_BYTES))?;
         buffer.record_main_stream()?;
         // The driver's order: the contiguous axis first. The stride of an axis of length 1 is not

@@ -110,7 +110,7 @@ impl FusedOp for Attention {
 /// Repeats each head of keys or values `[batch, heads, tokens, width]` for the adjacent heads of
 /// queries that share it, if they have fewer heads.
 pub(crate) fn repeat_shared_heads(x: &Tensor, q: &Tensor) -> Tensor {
-    let (&[batch, heads, tokens, width], &[_, all, ..]) = (&x.0.shape[..], &q.0.shape[..]) else { return x.clone() };
+    let (&[batch, heads, tokens, width], &[_, all, _, _]) = (&x.0.shape[..], &q.0.shape[..]) else { return x.clone() };
     if heads <= 1 || all <= heads || !all.is_multiple_of(heads) {
         return x.clone();
     }

@@ -59,9 +59,9 @@ pub(super) trait KernelShape: Sized {
         None
     }
 
-    /// True if a condition is known to hold at the position being lowered.
-    fn is_always_true(&self, condition: &Tensor) -> bool {
-        let _ = condition;
+    /// True if a condition is known to hold for the elements at these coordinates.
+    fn is_always_true(&self, condition: &Tensor, at: &Coordinates) -> bool {
+        let _ = (condition, at);
         false
     }
 

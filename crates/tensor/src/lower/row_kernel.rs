@@ -39,8 +39,8 @@ pub(super) struct RowKernel {
     being_gathered: Option<(ExprId, ExprId)>,
     /// Adjacent columns per thread.
     lanes: usize,
-    /// Upper bound of the columns at the position being lowered.
-    columns_below: usize,
+    /// The column that the pass is at, and an upper bound of it over all iterations.
+    column_bound: Option<(ExprId, usize)>,
     row_cache: RowCache,
 }
 
@@ -53,7 +53,7 @@ impl RowKernel {
             gathered: false,
             being_gathered: None,
             lanes: 0,
-            columns_below: columns,
+            column_bound: None,
             row_cache: RowCache::default(),
         }
     }
@@ -69,13 +69,16 @@ impl KernelShape for RowKernel {
     }
 
     /// A comparison of the column with a constant, as in masks of padded columns, is true at all
-    /// positions before the padding.
-    fn is_always_true(&self, condition: &Tensor) -> bool {
+    /// positions before the padding. Only at the position of the pass: values at other columns, such
+    /// as gathered ones, have no bound.
+    fn is_always_true(&self, condition: &Tensor, at: &Coordinates) -> bool {
         let (Op::Map(ScalarOp::Lt), [column, end]) = (&condition.0.op, &condition.0.inputs[..]) else { return false };
-        let (Op::Iota { axis }, shape) = (&column.0.op, &column.0.shape) else { return false };
-        let is_column = axis + 1 == shape.len() && shape.last() == Some(&self.row_space.columns);
+        let (Op::Iota { axis }, Node { shape, dtype, .. }) = (&column.0.op, &*column.0) else { return false };
+        let (Some((own, below)), Some((_, at))) = (self.column_bound, at.row) else { return false };
+        // A float would round up.
+        let is_column = dtype.is_int() && axis + 1 == shape.len() && shape.last() == Some(&self.row_space.columns);
         let end = constant(end).map(|end| end.as_i64());
-        is_column && end.is_some_and(|end| self.columns_below as i64 <= end)
+        own == at && is_column && end.is_some_and(|end| below as i64 <= end)
     }
 
     fn is_gathered_early(&self, at: &Coordinates) -> bool {
@@ -388,10 +391,13 @@ impl Passes {
     fn run(&self, l: &mut Lowering<RowKernel>, name: &str, body: &mut Body<'_>) {
         // Without a loop, values loaded and computed in one pass are available in the next.
         if !self.positions.is_empty() {
-            return self.positions.iter().enumerate().for_each(|(iteration, at)| {
+            for (iteration, at) in self.positions.iter().enumerate() {
                 l.shape.own = at.linear;
-                self.below(l, (iteration + 1) * self.step, |l| body(l, at));
-            });
+                l.shape.column_bound = at.row.map(|(_, column)| (column, (iteration + 1) * self.step));
+                body(l, at);
+            }
+            l.shape.column_bound = None;
+            return;
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
         let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
@@ -401,27 +407,21 @@ impl Passes {
                 if even { body(l, at) } else { self.inside(l, at, body) }
             });
         } else {
+            self.unrolled_loop(l, name, full / ahead, ahead, body);
             let unrolled = full / ahead * ahead;
-            self.below(l, unrolled * self.step, |l| self.unrolled_loop(l, name, full / ahead, ahead, body));
             let last = l.b.index_constant((unrolled * self.step) as u64);
             let column = l.b.add(&self.first, &last);
             for iteration in 0..full % ahead {
-                let end = (unrolled + iteration + 1) * self.step;
-                self.below(l, end, |l| l.scope(|l| self.at(l, column, iteration, body)));
+                l.scope(|l| self.at(l, column, iteration, (unrolled + iteration + 1) * self.step, body));
             }
             if !even {
-                l.scope(|l| self.at(l, column, full % ahead, &mut |l, at| self.inside(l, at, body)));
+                let inside = &mut |l: &mut Lowering<RowKernel>, at: &Coordinates| self.inside(l, at, body);
+                l.scope(|l| self.at(l, column, full % ahead, self.columns, inside));
             }
         }
+        l.shape.column_bound = None;
         l.shape.row_cache.pass += 1;
         l.shape.row_cache.column = None;
-    }
-
-    /// Emits code at positions whose columns are below `end`.
-    fn below(&self, l: &mut Lowering<RowKernel>, end: usize, emit: impl FnOnce(&mut Lowering<RowKernel>)) {
-        l.shape.columns_below = end.min(self.columns);
-        emit(l);
-        l.shape.columns_below = self.columns;
     }
 
     /// Emits a loop, unrolled `unrolled` times.
@@ -437,13 +437,16 @@ impl Passes {
         l.for_each(name, end, |l, iteration| {
             let ahead = l.index_op(ScalarOp::Mul, iteration, self.step * unrolled);
             let column = l.b.add(&ahead, &self.first);
-            (0..unrolled).for_each(|iteration| self.at(l, column, iteration, body));
+            let below = (count * unrolled * self.step).min(self.columns);
+            (0..unrolled).for_each(|iteration| self.at(l, column, iteration, below, body));
         });
     }
 
-    fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, iteration: usize, body: &mut Body<'_>) {
+    /// Emits the body at a position whose columns are below `below`.
+    fn at(&self, l: &mut Lowering<RowKernel>, column: ExprId, iteration: usize, below: usize, body: &mut Body<'_>) {
         let at = self.position(l, column, iteration);
         l.shape.row_cache.column = at.row.map(|(_, column)| column);
+        l.shape.column_bound = at.row.map(|(_, column)| (column, below));
         l.shape.own = at.linear;
         body(l, &at);
     }

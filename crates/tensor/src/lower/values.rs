@@ -4,6 +4,7 @@ use bornite_ir::{Emit, EmitBits, ExprId, LocalId, Op as ScalarOp, ParamId, Type}
 
 use super::lowering::{Coordinates, KernelShape, Lowering, ValueId};
 use super::stages::Reduction;
+use crate::graph::infer::constant;
 use crate::graph::node::Op;
 use crate::{DType, Tensor};
 
@@ -24,7 +25,13 @@ impl<S: KernelShape> Lowering<S> {
         }
         let at = &Coordinates { linear: Some(linear), ..at.clone() };
         let values = match &node.op {
-            Op::Map(ScalarOp::Select) if self.shape.is_always_true(&node.inputs[0]) => self.values(&node.inputs[1], at),
+            // An input that is not selected may report an index that is out of range, unless it is a
+            // constant.
+            Op::Map(ScalarOp::Select)
+                if constant(&node.inputs[2]).is_some() && self.shape.is_always_true(&node.inputs[0], at) =>
+            {
+                self.values(&node.inputs[1], at)
+            }
             Op::Map(row) => {
                 let args: Vec<Vec<ExprId>> = node.inputs.iter().map(|input| self.values(input, at)).collect();
                 let count = args.iter().map(Vec::len).max().unwrap_or(1);

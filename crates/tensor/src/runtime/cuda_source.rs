@@ -23,7 +23,7 @@ pub fn is_deterministic() -> Result<bool> {
     Ok(DETERMINISTIC.get()?)
 }
 
-/// Allows results of plans made afterwards to differ in the last bits between runs; overrides
+/// If off, gradients of graphs built afterwards may differ in the last bits between runs; overrides
 /// `BORNITE_DETERMINISTIC`.
 pub fn set_deterministic(on: bool) {
     DETERMINISTIC.set(on);
@@ -33,8 +33,8 @@ thread_local! {
     static DELAYS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with plans whose handwritten kernels wait for random times where they synchronize,
-/// to find races. Affects this thread.
+/// Runs `work`, in which graphs get handwritten kernels that wait for random times where they
+/// synchronize, to find races. Affects this thread.
 #[doc(hidden)]
 pub fn with_kernel_delays<R>(seed: u32, work: impl FnOnce() -> R) -> R {
     // Ends the scope also if `work` panics.

@@ -169,6 +169,36 @@ pub fn packed_query_key_value(device: Device) -> Outcome {
     Ok(())
 }
 
+/// Leading axes broadcast; heads are shared only among tensors of four axes.
+pub fn leading_axes_broadcast(device: Device) -> Outcome {
+    let shapes: [[&[usize]; 3]; 6] = [
+        [&[5, 16], &[1, 2, 7, 16], &[1, 2, 5, 16]],
+        [&[1, 4, 16], &[3, 2, 7, 16], &[3, 2, 4, 16]],
+        [&[2, 4, 16], &[3, 2, 7, 16], &[3, 2, 4, 16]],
+        [&[2, 4, 2, 5, 16], &[4, 2, 7, 16], &[2, 4, 2, 5, 16]],
+        [&[2, 4, 5, 16], &[2, 1, 7, 16], &[2, 4, 5, 16]],
+        [&[2, 6, 5, 16], &[2, 3, 7, 16], &[2, 6, 5, 16]],
+    ];
+    let mut random = Random::fresh();
+    for [queries, keys, expected] in shapes {
+        for dtype in [DType::F32, DType::BF16] {
+            let (q, _) = numbers(&mut random, queries, dtype, device)?;
+            let (k, _) = numbers(&mut random, keys, dtype, device)?;
+            let seen = Tensor::attention(&q, &k, &k, None, false, None);
+            assert_eq!(seen.shape()?, expected, "{queries:?} {keys:?} {dtype}");
+            // The weights of a row sum to one.
+            let ones = Tensor::ones(keys, dtype, device);
+            let same = Tensor::attention(&q, &k, &ones, None, false, None).cast(DType::F64).to_vec::<f64>()?;
+            assert!(same.iter().all(|x| (x - 1.0).abs() < 1e-6), "{queries:?} {keys:?} {dtype}");
+        }
+    }
+    let (q, _) = numbers(&mut random, &[1, 4, 5, 16], DType::F32, device)?;
+    let (k, _) = numbers(&mut random, &[1, 3, 7, 16], DType::F32, device)?;
+    let error = Tensor::attention(&q, &k, &k, None, false, None).to_vec::<f32>().unwrap_err().to_string();
+    assert!(error.contains("do not broadcast: 4 against 3"), "{error}");
+    Ok(())
+}
+
 /// Masks of every broadcast shape, bool and added, causal or not: f32 against plain ops in f64, with
 /// the gradients of all inputs.
 pub fn masks_agree_with_f64(device: Device) -> Outcome {

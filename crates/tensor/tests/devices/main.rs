@@ -25,6 +25,7 @@ mod ir_kernels;
 mod layer_errors;
 mod lengths;
 mod long_rows;
+mod masked_rows;
 mod methods;
 mod mlp;
 mod modules;
@@ -55,7 +56,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 136] = [
+const SUITE: [(&str, Body); 139] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -103,10 +104,16 @@ const SUITE: [(&str, Body); 136] = [
     ("attention::sixteen_bit_floats_agree_with_f64", attention::sixteen_bit_floats_agree_with_f64),
     ("attention_cases::random_cases", attention_cases::random_cases),
     ("attention_cases::delays_change_nothing", attention_cases::delays_change_nothing),
+    ("attention_cases::order_free_sums_agree_with_f64", attention_cases::order_free_sums_agree_with_f64),
     ("attention::packed_query_key_value", attention::packed_query_key_value),
     ("attention::masks_agree_with_f64", attention::masks_agree_with_f64),
     ("attention::extreme_masks", attention::extreme_masks),
     ("attention::masked_scores_are_not_stored", attention::masked_scores_are_not_stored),
+    (
+        "masked_rows::masks_hold_only_for_the_column_of_the_pass",
+        masked_rows::masks_hold_only_for_the_column_of_the_pass,
+    ),
+    ("attention::leading_axes_broadcast", attention::leading_axes_broadcast),
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("column_sums::attached_to_row_kernels", column_sums::attached_to_row_kernels),

@@ -48,8 +48,8 @@ pub(crate) struct AttentionKernels {
 }
 
 /// The kernels, in order of preference; other inputs are computed by the decomposition. All take
-/// f16 or bf16 without a mask, any number of queries and keys, and heads of keys and values that
-/// are shared by several heads of queries.
+/// f16 or bf16 without a mask, any number of queries and keys (with `causal`, no more queries than
+/// keys), and heads of keys and values that are shared by several heads of queries.
 pub(crate) const KERNELS: [AttentionKernels; 2] = [
     AttentionKernels {
         forward_kernel: "attention_forward_sm90",
@@ -93,9 +93,10 @@ impl Sizes {
         if !same_dtype || !same_shape || empty || !heads.is_multiple_of(key_heads) || op.causal && queries > keys {
             return None;
         }
-        // The kernels use 32-bit indices, and subtract the maximum before they scale.
+        // The kernels use 32-bit indices.
         let fits = queries.max(keys) < 1 << 24 && heads <= 65_535 && batch <= 65_535;
         let fits = fits && batch * heads * queries.max(keys).div_ceil(64) < 1 << 31;
+        // They subtract the largest score before they scale.
         let scales = op.scale as f32 > 0.0 && (op.scale as f32).is_finite();
         (fits && scales).then_some(Sizes { batch, heads, key_heads, queries, keys, width, half })
     }

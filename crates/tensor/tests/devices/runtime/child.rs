@@ -24,6 +24,9 @@ pub fn run_child() -> Option<bool> {
         "debug" => debug(),
         "drop" => Device::choose(None).map_err(Into::into).and_then(state::dropping_handles_frees_memory),
         "fusion off" => crate::fused::fusion_off(),
+        "sums in any order" => {
+            Device::choose(None).map_err(Into::into).and_then(crate::attention_cases::sums_in_any_order)
+        }
         "arguments" => Device::choose(None).map_err(Into::into).and_then(crate::arguments::memory_does_not_grow),
         "retrace" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::retrace),
         "flat" => Device::choose(None).map_err(Into::into).and_then(crate::retraces::training_memory_is_constant),

@@ -14,6 +14,10 @@
 // turns to issue products, so that one computes weights while the tensor cores work for the other; three groups overlap
 // as well without.
 
+// One block per multiprocessor. With 64 features: three groups, 128 registers per thread at launch (32 for the
+// producer, 160 for the groups after setmaxnreg), 113 KB of shared memory. With 128 features: two groups, 168 registers
+// (24 and 240), 193 KB.
+
 #define KEYS 128
 #define ROWS (GROUPS * 64)
 #define PANELS (D / 64)
@@ -220,6 +224,7 @@ __device__ __forceinline__ void consume(const Shared& shared, const Sizes& sizes
             key.next(), value.next();
         }
         wait_barrier(shared.query_full + 8 * query.slot, query.parity);
+        __syncwarp();
 
         float out[D / 2];
 #pragma unroll

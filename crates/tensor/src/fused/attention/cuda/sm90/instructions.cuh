@@ -1,9 +1,9 @@
 // Instructions of compute capability 9.0 that the attention kernels use: barriers in shared memory, bulk
 // tensor copies, and matrix products of a warpgroup (wgmma).
 //
-// Compiled with HALF (1: f16, 0: bf16) defined first, and with DELAYS (a seed) in tests of synchronization. Tiles in shared memory consist of panels of 64
-// features: rows of 128 bytes, in the 128-byte swizzle that the tensor copies write and wgmma reads. A
-// panel starts at a multiple of 1024 bytes.
+// Compiled with HALF (1: f16, 0: bf16) defined first, and with DELAYS (a seed) in tests of synchronization.
+// Tiles in shared memory consist of panels of 64 features: rows of 128 bytes, in the 128-byte swizzle that the
+// tensor copies write and wgmma reads. A panel starts at a multiple of 1024 bytes.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
