@@ -69,8 +69,8 @@ impl KernelShape for RowKernel {
     }
 
     /// A comparison of the column with a constant, as in masks of padded columns, is true at all
-    /// positions before the padding. Only at the position of the pass: values at other columns, such
-    /// as gathered ones, have no bound.
+    /// positions before the padding. Only at the position of the pass: values at other columns,
+    /// such as gathered ones, have no bound.
     fn is_always_true(&self, condition: &Tensor, at: &Coordinates) -> bool {
         let (Op::Map(ScalarOp::Lt), [column, end]) = (&condition.0.op, &condition.0.inputs[..]) else { return false };
         let (Op::Iota { axis }, Node { shape, dtype, .. }) = (&column.0.op, &*column.0) else { return false };
