@@ -45,7 +45,9 @@ impl TensorMapLayout {
         let stride = |axis: usize| if self.shape[axis] == 1 { 16 } else { (self.strides[axis] * ELEMENT_BYTES) as u64 };
         let (shape, strides) = (reversed(self.shape), [2, 1, 0].map(stride));
         let box_shape = [3, 2, 1, 0].map(|axis| self.box_shape[axis]);
-        if strides.iter().any(|stride| stride % 16 != 0) || (buffer.address() + offset as u64) % 16 != 0 {
+        if strides.iter().any(|stride| !stride.is_multiple_of(16))
+            || !(buffer.address() + offset as u64).is_multiple_of(16)
+        {
             return Err(invalid(CALL, format!("{self:?} at byte {offset} is not aligned to 16 bytes")));
         }
         let kind = match self.half {

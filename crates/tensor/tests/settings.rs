@@ -21,7 +21,7 @@ use bornite::{
 /// code.
 type Row = (&'static str, &'static str, &'static str, fn());
 
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 22] = [
     ("BORNITE_DEVICE", "interpreter", "Device::choose", || {
         assert_eq!(Device::choose(Some("cpu:2")).unwrap(), Device::Cpu(2));
     }),
