@@ -11,6 +11,9 @@ use crate::lower::plans_as_for_gpu;
 use crate::runtime::cuda_source::{CudaArg, CudaSource, TokenAxes};
 use crate::{DType, Device};
 
+/// Text before that of all kernels.
+const PAIRS: &str = include_str!("cuda/pairs.cuh");
+
 /// Axes of batch, head and token of tensors with heads before tokens, and with tokens before heads.
 const HEADS: TokenAxes = [0, 1, 2];
 const TOKENS: TokenAxes = [0, 2, 1];

@@ -1,27 +1,17 @@
 // Tiled attention: softmax(scale · q kᵀ) v without storing the score matrix in memory, and its gradient.
 //
 // Compiled with D (features of a head, a multiple of 16, at most 128), CAUSAL (0 or 1) and HALF (1: f16, 0: bf16) defined
-// first. Rows of q, k, v and the outputs have strides that the caller passes, in elements; features are contiguous.
+// first, after `pairs.cuh`. Rows of q, k, v and the outputs have strides that the caller passes, in elements; features
+// are contiguous.
 // Products go through the tensor cores as 16 x 8 x 16 tiles: in an accumulator, lane l holds elements
 // (l / 4, 2 (l % 4) + {0, 1}) and (l / 4 + 8, the same). That is also the layout of half an A operand, so that a
 // product is an operand of the next one without leaving registers.
 // The gradient is two kernels, one over queries and one over keys, each of which recomputes the weights: there are
 // no atomic additions, so results are bitwise reproducible.
 
-typedef unsigned int u32;
-typedef unsigned short u16;
-typedef long long i64;
-
 // Row stride of a tile in shared memory, in bytes: 16 more than a row, so that eight rows are in different banks.
 #define PITCH (D * 2 + 16)
 #define STEPS (D / 16)
-#define LOG2E 1.4426950408889634f
-
-struct Strides {
-    i64 batch, head, token;
-};
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // Asynchronous copy of 16 bytes from global to shared memory; zeros if `inside` is false.
 __device__ __forceinline__ void copy16(u32 to, const void* from, bool inside) {
@@ -44,7 +34,7 @@ __device__ __forceinline__ void load_tiles(u32 (&r)[4], u32 address) {
                  : "memory");
 }
 
-__device__ __forceinline__ void load_turned(u32 (&r)[4], u32 address) {
+__device__ __forceinline__ void load_transposed(u32 (&r)[4], u32 address) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(address)
@@ -59,43 +49,6 @@ __device__ __forceinline__ void multiply(float (&c)[4], const u32 (&a)[4], u32 b
 #endif
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Packs two floats as 16-bit floats, the first in the lower half.
-__device__ __forceinline__ u32 pack(float low, float high) {
-    u32 r;
-#if HALF
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-    return r;
-}
-
-__device__ __forceinline__ float low_of(u32 pair) {
-#if HALF
-    float r;
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(r) : "r"(pair));
-    return r;
-#else
-    return __uint_as_float(pair << 16);
-#endif
-}
-
-__device__ __forceinline__ float high_of(u32 pair) {
-#if HALF
-    float r;
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}" : "=f"(r) : "r"(pair));
-    return r;
-#else
-    return __uint_as_float(pair & 0xffff0000u);
-#endif
-}
-
-__device__ __forceinline__ float power_of_two(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
 }
 
 // Loads rows of a matrix into a tile of ROWS rows; zeros after the last.
@@ -124,19 +77,9 @@ __device__ __forceinline__ void load_b(u32 (&b)[4], u32 tile, int row, int step)
 }
 
 // B operands whose rows are rows `row` to `row + 15` of a tile, and whose columns are 16 features.
-__device__ __forceinline__ void load_b_turned(u32 (&b)[4], u32 tile, int row, int step) {
+__device__ __forceinline__ void load_b_transposed(u32 (&b)[4], u32 tile, int row, int step) {
     int lane = threadIdx.x & 31;
-    load_turned(b, tile + (row + (lane & 15)) * PITCH + (step * 2 + (lane >> 4)) * 16);
-}
-
-__device__ __forceinline__ float most_of_four(float x) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ __forceinline__ float sum_of_four(float x) {
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
+    load_transposed(b, tile + (row + (lane & 15)) * PITCH + (step * 2 + (lane >> 4)) * 16);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -232,15 +175,15 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++)
                     larger = fmaxf(larger, fmaxf(scores[m][n][2 * h], scores[m][n][2 * h + 1]));
-                larger = most_of_four(larger);
+                larger = max_of_quad(larger);
                 const float shift = larger == -1.0f / 0.0f ? 0.0f : larger * factor;
-                const float shrink = power_of_two(fmaf(most[m][h], factor, -shift));
+                const float shrink = exp2_approx(fmaf(most[m][h], factor, -shift));
                 most[m][h] = larger;
                 float more = 0.0f;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++) {
-                    float a = power_of_two(fmaf(scores[m][n][2 * h], factor, -shift));
-                    float b = power_of_two(fmaf(scores[m][n][2 * h + 1], factor, -shift));
+                    float a = exp2_approx(fmaf(scores[m][n][2 * h], factor, -shift));
+                    float b = exp2_approx(fmaf(scores[m][n][2 * h + 1], factor, -shift));
                     // Sums the rounded weights that the product below uses, so that rows of equal values are exact.
                     u32 pair = pack(a, b);
                     weights[m][n][h] = pair;
@@ -262,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 #pragma unroll
             for (int n = 0; n < STEPS; n++) {
                 u32 b[4];
-                load_b_turned(b, tile_v, step * 16, n);
+                load_b_transposed(b, tile_v, step * 16, n);
 #pragma unroll
                 for (int m = 0; m < 2; m++) {
                     multiply(out[m][2 * n], a[m], b[0], b[1]);
@@ -279,7 +222,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const int query = first + warp * 32 + m * 16 + h * 8 + (lane >> 2);
-            const float total = sum_of_four(sum[m][h]);
+            const float total = sum_of_quad(sum[m][h]);
             if (query >= queries) continue;
             const float inverse = 1.0f / total;
 #pragma unroll
@@ -298,7 +241,7 @@ extern "C" __global__ void __launch_bounds__(128) attention_forward(
 // delta: eight lanes per row, four rows per warp, 16 bytes per load. The order of sums is that of a warp with two features per
 // lane: lanes 16, 8 and 4 apart are adjacent here, those 2 and 1 apart are in one thread.
 extern "C" __global__ void __launch_bounds__(256) attention_delta(
-    float* __restrict__ delta, const u16* __restrict__ o, const u16* __restrict__ slope, Strides so, Strides sd,
+    float* __restrict__ delta, const u16* __restrict__ o, const u16* __restrict__ dout, Strides so, Strides sd,
     int queries) {
     const int lane = threadIdx.x & 7, query = blockIdx.x * 32 + (threadIdx.x >> 3);
     const int head = blockIdx.y, batch = blockIdx.z;
@@ -306,10 +249,10 @@ extern "C" __global__ void __launch_bounds__(256) attention_delta(
     // Lanes without a row continue: warp sums need all lanes.
     if (query < queries) {
         o += batch * so.batch + head * so.head + query * so.token;
-        slope += batch * sd.batch + head * sd.head + query * sd.token;
+        dout += batch * sd.batch + head * sd.head + query * sd.token;
 #pragma unroll
         for (int n = lane * 8; n < D; n += 64) {
-            const uint4 a = *(const uint4*)(o + n), b = *(const uint4*)(slope + n);
+            const uint4 a = *(const uint4*)(o + n), b = *(const uint4*)(dout + n);
             const u32 x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
             for (int i = 0; i < 4; i++) sum[i] = fmaf(low_of(x[i]), low_of(y[i]), fmaf(high_of(x[i]), high_of(y[i]), sum[i]));
@@ -333,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(256) attention_delta(
 // dq: a block processes queries; keys and values are loaded in tiles.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
     u16* __restrict__ dq, const u16* __restrict__ q, const u16* __restrict__ k, const u16* __restrict__ v,
-    const u16* __restrict__ slope, const float* __restrict__ lse, const float* __restrict__ delta, Strides so,
+    const u16* __restrict__ dout, const float* __restrict__ lse, const float* __restrict__ delta, Strides so,
     Strides sq, Strides sk, Strides sv, Strides sd, int queries, int keys, int group, float scale) {
     extern __shared__ __align__(16) unsigned char memory[];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -342,7 +285,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
     q += batch * sq.batch + head * sq.head;
     k += batch * sk.batch + head / group * sk.head;
     v += batch * sv.batch + head / group * sv.head;
-    slope += batch * sd.batch + head * sd.head;
+    dout += batch * sd.batch + head * sd.head;
     const i64 line = ((i64)batch * gridDim.y + head) * queries;
     const u32 tile_q = shared_address(memory), tile_d = tile_q + OWN * PITCH, tiles = tile_d + OWN * PITCH;
     const int past = keys - queries;
@@ -351,7 +294,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
     const int count = (reach + OTHER - 1) / OTHER;
 
     fetch<OWN, WARPS * 32>(tile_q, q, sq.token, first, queries);
-    fetch<OWN, WARPS * 32>(tile_d, slope, sd.token, first, queries);
+    fetch<OWN, WARPS * 32>(tile_d, dout, sd.token, first, queries);
     fetch<OTHER, WARPS * 32>(tiles, k, sk.token, 0, keys);
     fetch<OTHER, WARPS * 32>(tiles + OTHER * PITCH, v, sv.token, 0, keys);
     copies_begun();
@@ -382,10 +325,10 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
         }
         // All queries of the warp precede this tile.
         if (CAUSAL && t * OTHER > lowest + 15 + past) continue;
-        float scores[OTHER / 8][4], slopes[OTHER / 8][4];
+        float scores[OTHER / 8][4], weight_gradients[OTHER / 8][4];
 #pragma unroll
         for (int n = 0; n < OTHER / 8; n++)
-            for (int i = 0; i < 4; i++) scores[n][i] = slopes[n][i] = 0.0f;
+            for (int i = 0; i < 4; i++) scores[n][i] = weight_gradients[n][i] = 0.0f;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             u32 a[4], d[4];
@@ -398,8 +341,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
                 multiply(scores[2 * n], a, b[0], b[1]);
                 multiply(scores[2 * n + 1], a, b[2], b[3]);
                 load_b(b, tile_v, n * 16, step);
-                multiply(slopes[2 * n], d, b[0], b[1]);
-                multiply(slopes[2 * n + 1], d, b[2], b[3]);
+                multiply(weight_gradients[2 * n], d, b[0], b[1]);
+                multiply(weight_gradients[2 * n + 1], d, b[2], b[3]);
             }
         }
         const bool edge = (t + 1) * OTHER > keys || (CAUSAL && (t + 1) * OTHER > lowest + past + 1);
@@ -411,13 +354,13 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
                 float pair[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    float p = power_of_two(fmaf(scores[n][2 * h + i], factor, -shift[h]));
+                    float p = exp2_approx(fmaf(scores[n][2 * h + i], factor, -shift[h]));
                     if (edge) {
                         int key = t * OTHER + n * 8 + (lane & 3) * 2 + i;
                         int query = lowest + h * 8 + (lane >> 2);
                         if (key >= keys || (CAUSAL && key > query + past)) p = 0.0f;
                     }
-                    pair[i] = p * (slopes[n][2 * h + i] - less[h]);
+                    pair[i] = p * (weight_gradients[n][2 * h + i] - less[h]);
                 }
                 ds[n][h] = pack(pair[0], pair[1]);
             }
@@ -428,7 +371,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
 #pragma unroll
             for (int n = 0; n < STEPS; n++) {
                 u32 b[4];
-                load_b_turned(b, tile_k, step * 16, n);
+                load_b_transposed(b, tile_k, step * 16, n);
                 multiply(out[2 * n], a, b[0], b[1]);
                 multiply(out[2 * n + 1], a, b[2], b[3]);
             }
@@ -451,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_queries(
 // loaded in tiles. Scores are computed transposed (keys are rows), so that they are A operands without a conversion.
 extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
     u16* __restrict__ dk, u16* __restrict__ dv, const u16* __restrict__ q, const u16* __restrict__ k,
-    const u16* __restrict__ v, const u16* __restrict__ slope, const float* __restrict__ lse,
+    const u16* __restrict__ v, const u16* __restrict__ dout, const float* __restrict__ lse,
     const float* __restrict__ delta, Strides so, Strides sp, Strides sq, Strides sk, Strides sv, Strides sd,
     int queries, int keys, int group, float scale) {
     extern __shared__ __align__(16) unsigned char memory[];
@@ -469,9 +412,9 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
     // Loads a tile of queries and output gradients, with their lse and delta, into one of the two buffers.
     auto next_tile = [&](int t) {
         const int head = blockIdx.y * group + t / tiles_a_head, row = (begin + t % tiles_a_head) * OTHER;
-        const u32 place = tiles + (t & 1) * 2 * OTHER * PITCH;
-        fetch<OTHER, WARPS * 32>(place, q + batch * sq.batch + head * sq.head, sq.token, row, queries);
-        fetch<OTHER, WARPS * 32>(place + OTHER * PITCH, slope + batch * sd.batch + head * sd.head, sd.token, row, queries);
+        const u32 buffer = tiles + (t & 1) * 2 * OTHER * PITCH;
+        fetch<OTHER, WARPS * 32>(buffer, q + batch * sq.batch + head * sq.head, sq.token, row, queries);
+        fetch<OTHER, WARPS * 32>(buffer + OTHER * PITCH, dout + batch * sd.batch + head * sd.head, sd.token, row, queries);
         copies_begun();
         const i64 line = ((i64)batch * heads + head) * queries;
         float* to = lines + (t & 1) * 2 * OTHER;
@@ -500,10 +443,10 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
         const int row = (begin + t % tiles_a_head) * OTHER;
         // All queries of the tile precede the keys of the warp.
         if (CAUSAL && row + OTHER - 1 + past < lowest) continue;
-        float scores[OTHER / 8][4], slopes[OTHER / 8][4];
+        float scores[OTHER / 8][4], weight_gradients[OTHER / 8][4];
 #pragma unroll
         for (int n = 0; n < OTHER / 8; n++)
-            for (int i = 0; i < 4; i++) scores[n][i] = slopes[n][i] = 0.0f;
+            for (int i = 0; i < 4; i++) scores[n][i] = weight_gradients[n][i] = 0.0f;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             u32 a[4], d[4];
@@ -516,8 +459,8 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
                 multiply(scores[2 * n], a, b[0], b[1]);
                 multiply(scores[2 * n + 1], a, b[2], b[3]);
                 load_b(b, tile_d, n * 16, step);
-                multiply(slopes[2 * n], d, b[0], b[1]);
-                multiply(slopes[2 * n + 1], d, b[2], b[3]);
+                multiply(weight_gradients[2 * n], d, b[0], b[1]);
+                multiply(weight_gradients[2 * n + 1], d, b[2], b[3]);
             }
         }
         const bool edge = row + OTHER > queries || (CAUSAL && row + past < lowest + 15);
@@ -531,12 +474,12 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
                 float weight[2], pair[2];
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    weight[i] = power_of_two(fmaf(scores[n][2 * h + i], factor, -(i ? down.y : down.x)));
+                    weight[i] = exp2_approx(fmaf(scores[n][2 * h + i], factor, -(i ? down.y : down.x)));
                     if (edge) {
                         int query = row + column + i, key = lowest + h * 8 + (lane >> 2);
                         if (query >= queries || (CAUSAL && key > query + past)) weight[i] = 0.0f;
                     }
-                    pair[i] = weight[i] * (slopes[n][2 * h + i] - (i ? off.y : off.x));
+                    pair[i] = weight[i] * (weight_gradients[n][2 * h + i] - (i ? off.y : off.x));
                 }
                 p[n][h] = pack(weight[0], weight[1]);
                 ds[n][h] = pack(pair[0], pair[1]);
@@ -549,10 +492,10 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) attention_by_keys(
 #pragma unroll
             for (int n = 0; n < STEPS; n++) {
                 u32 b[4];
-                load_b_turned(b, tile_d, step * 16, n);
+                load_b_transposed(b, tile_d, step * 16, n);
                 multiply(values_out[2 * n], a, b[0], b[1]);
                 multiply(values_out[2 * n + 1], a, b[2], b[3]);
-                load_b_turned(b, tile_q, step * 16, n);
+                load_b_transposed(b, tile_q, step * 16, n);
                 multiply(keys_out[2 * n], d, b[0], b[1]);
                 multiply(keys_out[2 * n + 1], d, b[2], b[3]);
             }

@@ -1,6 +1,6 @@
 //! Launches of `mma.cu`: tiles by `mma.sync`, for all GPUs from compute capability 8.0.
 
-use super::{Attention, Gpu, HEADS, Sizes, float, int};
+use super::{Attention, Gpu, HEADS, PAIRS, Sizes, float, int};
 use crate::fused::attention::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource};
 
@@ -21,7 +21,7 @@ pub(super) fn supports(sizes: &Sizes, gpu: Gpu) -> bool {
 
 impl Sizes {
     fn mma_source(&self, causal: bool, launches: Vec<CudaLaunch>, scratch: Vec<usize>) -> CudaSource {
-        let text = self.defines(causal, &[("WARPS", WARPS)]) + include_str!("mma.cu");
+        let text = self.defines(causal, &[("WARPS", WARPS)]) + PAIRS + include_str!("mma.cu");
         CudaSource { text: text.into(), launches, scratch, alignment: 8, is_architecture_specific: false }
     }
 

@@ -1,7 +1,7 @@
 //! Launches of `sm90/*.cu`: `wgmma`, bulk tensor copies and warp specialization, for compute
 //! capability 9.0. `docs/notebook/attention.md` has the measurements behind the constants.
 
-use super::{Attention, Gpu, HEADS, Sizes, float};
+use super::{Attention, Gpu, HEADS, PAIRS, Sizes, float};
 use crate::fused::attention::operands::{BackwardInputs, BackwardOutputs, ForwardInputs, ForwardOutputs};
 use crate::runtime::cuda_source::{CudaArg, CudaLaunch, CudaSource, TokenAxes, delay_define, is_deterministic};
 
@@ -28,7 +28,7 @@ pub(super) fn supports(sizes: &Sizes, gpu: Gpu) -> bool {
 
 impl Sizes {
     fn sm90_source(&self, defines: String, text: &str, launches: Vec<CudaLaunch>, scratch: Vec<usize>) -> CudaSource {
-        let text = defines + &delay_define() + include_str!("sm90/instructions.cuh") + text;
+        let text = defines + &delay_define() + PAIRS + include_str!("sm90/instructions.cuh") + text;
         CudaSource { text: text.into(), launches, scratch, alignment: 8, is_architecture_specific: true }
     }
 

@@ -1,33 +1,14 @@
 // Instructions of compute capability 9.0 that the attention kernels use: barriers in shared memory, bulk
 // tensor copies, and matrix products of a warpgroup (wgmma).
 //
-// Compiled with HALF (1: f16, 0: bf16) defined first, and with DELAYS (a seed) in tests of synchronization.
+// Compiled after `pairs.cuh`, with DELAYS (a seed) defined first in tests of synchronization.
 // Tiles in shared memory consist of panels of 64 features: rows of 128 bytes, in the 128-byte swizzle that the
 // tensor copies write and wgmma reads. A panel starts at a multiple of 1024 bytes.
-
-typedef unsigned int u32;
-typedef unsigned short u16;
-typedef unsigned long long u64;
-typedef long long i64;
-
-#define LOG2E 1.4426950408889634f
-#define INFINITY_F (1.0f / 0.0f)
-#if HALF
-#define ELEMENT "f16"
-#else
-#define ELEMENT "bf16"
-#endif
-
-struct Strides {
-    i64 batch, head, token;
-};
 
 // A tensor map of the driver (CUtensorMap).
 struct __align__(64) TensorMap {
     unsigned char bytes[128];
 };
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // Waits for up to 2 µs, differently for each warp and at each call, in tests of synchronization.
 __device__ __forceinline__ void delay() {
@@ -203,28 +184,6 @@ __device__ __forceinline__ u64 describe(u32 address, u32 across) {
 // Contiguous along the summed axis if not TRANSPOSED. `accumulate` 0 overwrites d.
 
 template <bool TRANSPOSED_A, bool TRANSPOSED_B>
-__device__ __forceinline__ void multiply(float (&d)[16], u64 a, u64 b, int accumulate) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32." ELEMENT "." ELEMENT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "%16, %17, p, 1, 1, %19, %20;\n}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "l"(a), "l"(b), "r"(accumulate), "n"(TRANSPOSED_A ? 1 : 0), "n"(TRANSPOSED_B ? 1 : 0));
-}
-
-template <bool TRANSPOSED_B>
-__device__ __forceinline__ void multiply(float (&d)[16], const u32 (&a)[4], u64 b, int accumulate) {
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n32k16.f32." ELEMENT "." ELEMENT " {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
-                 "{%16, %17, %18, %19}, %20, p, 1, 1, %22;\n}"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
-                       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED_B ? 1 : 0));
-}
-
-template <bool TRANSPOSED_A, bool TRANSPOSED_B>
 __device__ __forceinline__ void multiply(float (&d)[32], u64 a, u64 b, int accumulate) {
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." ELEMENT "." ELEMENT " {"
@@ -292,51 +251,7 @@ __device__ __forceinline__ void multiply(float (&d)[64], const u32 (&a)[4], u64 
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED_B ? 1 : 0));
 }
 
-// ---- 16-bit floats in pairs.
-
-// Packs two floats, the first in the lower half.
-__device__ __forceinline__ u32 pack(float low, float high) {
-    u32 r;
-    asm("cvt.rn." ELEMENT "x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-    return r;
-}
-
-__device__ __forceinline__ float low_of(u32 pair) {
-#if HALF
-    float r;
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, l;}" : "=f"(r) : "r"(pair));
-    return r;
-#else
-    return __uint_as_float(pair << 16);
-#endif
-}
-
-__device__ __forceinline__ float high_of(u32 pair) {
-#if HALF
-    float r;
-    asm("{.reg .b16 l, h; mov.b32 {l, h}, %1; cvt.f32.f16 %0, h;}" : "=f"(r) : "r"(pair));
-    return r;
-#else
-    return __uint_as_float(pair & 0xffff0000u);
-#endif
-}
-
-__device__ __forceinline__ float exp2_approx(float x) {
-    float r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-    return r;
-}
-
-// Maximum and sum over the four threads that hold a row of an accumulator.
-__device__ __forceinline__ float max_of_quad(float x) {
-    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-}
-
-__device__ __forceinline__ float sum_of_quad(float x) {
-    x += __shfl_xor_sync(~0u, x, 1);
-    return x + __shfl_xor_sync(~0u, x, 2);
-}
+// ---- Stores of accumulators.
 
 // Stores four 8 x 8 tiles of 16-bit elements; lanes 8 i to 8 i + 7 hold the addresses of the rows of tile i.
 __device__ __forceinline__ void store_tiles(u32 address, u32 a, u32 b, u32 c, u32 d) {
