@@ -199,32 +199,27 @@ mod tests {
             return;
         }
         let h200 = Gpu { capability: (9, 0), multiprocessors: 132 };
-        for kernels in &KERNELS {
-            for width in [16, 64, 80, 128] {
-                for (causal, half) in [(true, false), (false, true)] {
-                    let (op, sizes) = case(width, causal, half);
-                    if !(kernels.supports)(&sizes, h200) {
-                        continue;
-                    }
-                    for source in [kernels.forward, kernels.backward].map(|make| make(&op, &sizes, h200)) {
-                        let arch = if source.is_architecture_specific { "sm_90a" } else { "sm_80" };
-                        let options = ["--std=c++17", "--ptxas-options=-v"];
-                        let (cubin, log) =
-                            bornite_cuda::compile_with_log("attention", &source.text, arch, &options).unwrap();
-                        let what = format!("{} {width}, causal {causal}, half {half}", kernels.forward_kernel);
-                        assert!(!log.contains("(C75"), "{what}: {log}");
-                        for launch in &source.launches {
-                            let resources = cubin.resources();
-                            let (_, used) = resources.iter().find(|(name, _)| name == launch.symbol).unwrap();
-                            let stated =
-                                SM90_REGISTERS.iter().find(|(name, of, _)| *name == launch.symbol && *of == width);
-                            assert_eq!(stated.is_some(), source.is_architecture_specific, "{}", launch.symbol);
-                            let Some((_, _, registers)) = stated else { continue };
-                            let what = format!("{what}: {} {used:?}", launch.symbol);
-                            assert!(used.spill_bytes == 0 && used.registers <= *registers, "{what}");
-                            // The limits of an H200: registers and shared memory of a block.
-                            assert!(launch.threads * used.registers <= 1 << 16 && launch.shared_bytes <= 227 << 10);
-                        }
+        for width in [16, 64, 80, 128] {
+            for (causal, half) in [(true, false), (false, true)] {
+                let (op, sizes) = case(width, causal, half);
+                let kernels = KERNELS.iter().find(|kernels| (kernels.supports)(&sizes, h200)).unwrap();
+                for source in [kernels.forward, kernels.backward].map(|make| make(&op, &sizes, h200)) {
+                    let arch = if source.is_architecture_specific { "sm_90a" } else { "sm_80" };
+                    let options = ["--std=c++17", "--ptxas-options=-v"];
+                    let (cubin, log) =
+                        bornite_cuda::compile_with_log("attention", &source.text, arch, &options).unwrap();
+                    let what = format!("{} {width}, causal {causal}, half {half}", kernels.forward_kernel);
+                    assert!(!log.contains("(C75"), "{what}: {log}");
+                    for launch in &source.launches {
+                        let resources = cubin.resources();
+                        let (_, used) = resources.iter().find(|(name, _)| name == launch.symbol).unwrap();
+                        let stated = SM90_REGISTERS.iter().find(|(name, of, _)| *name == launch.symbol && *of == width);
+                        assert_eq!(stated.is_some(), source.is_architecture_specific, "{}", launch.symbol);
+                        let Some((_, _, registers)) = stated else { continue };
+                        let what = format!("{what}: {} {used:?}", launch.symbol);
+                        assert!(used.spill_bytes == 0 && used.registers <= *registers, "{what}");
+                        // The limits of an H200: registers and shared memory of a block.
+                        assert!(launch.threads * used.registers <= 1 << 16 && launch.shared_bytes <= 227 << 10);
                     }
                 }
             }
