@@ -236,7 +236,9 @@ impl fmt::Display for PlanSummary {
             write!(f, ", {min_us:.3} us at {bytes}B/s and {flops}flop/s")?;
         }
         writeln!(f)?;
-        if self.steps.iter().any(|step| step.description.starts_with("attention_")) {
+        // Not for the host routine, which has the same name.
+        let is_kernel = |name: &str| name.starts_with("attention_") && name.ends_with("(handwritten)");
+        if self.steps.iter().any(|step| is_kernel(&step.description)) {
             writeln!(f, "attention kernels, of which the first that supports the inputs runs:")?;
             for AttentionKernels { forward_kernel, inputs, .. } in &KERNELS {
                 writeln!(f, "  {forward_kernel}: f16 or bf16 without a mask, {inputs}")?;
