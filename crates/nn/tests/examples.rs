@@ -1,17 +1,19 @@
 //! The examples work.
 
+#[path = "../../tensor/tests/example/command.rs"]
+mod command;
+
 use std::path::Path;
-use std::process::Command;
 
 use bornite::Device;
 use bornite_nn::data::{DataSource, TokenDataset};
 use bornite_nn::train::TrainedModel;
 
+use command::command;
+
 /// Runs an example and returns its output.
 fn run(example: &str, arguments: &[&str]) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "bornite-nn", "--example", example, "--"]).args(arguments);
-    let output = command.env("BORNITE_DEVICE", "cpu").output().unwrap();
+    let output = command(example).args(arguments).env("BORNITE_DEVICE", "cpu").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{example}: {text}{}", String::from_utf8_lossy(&output.stderr));
     text

@@ -1,12 +1,13 @@
 //! Runs the examples and checks their output.
 
-use std::process::Command;
+#[path = "example/command.rs"]
+mod command;
+
+use command::command;
 
 /// Output of an example with these arguments and environment variables.
 fn run(example: &str, arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "bornite", "--example", example, "--"]).args(arguments);
-    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let output = command(example).args(arguments).envs(variables.iter().copied()).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{example}: {text}{}", String::from_utf8_lossy(&output.stderr));
     text
