@@ -140,7 +140,8 @@ impl<S: KernelShape> Lowering<S> {
             Op::Map(_) | Op::Cast(_) | Op::Cumsum(_) | Op::ArgSort { .. } => self.not_lowered(node),
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_lowered(node),
             Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => self.not_lowered(node),
-            Op::Checkpoint(_) | Op::Detach | Op::MultiOutput(_) | Op::GetOutput(_) => self.not_lowered(node),
+            Op::Checkpoint(_) | Op::Detach | Op::After => self.not_lowered(node),
+            Op::MultiOutput(_) | Op::GetOutput(_) => self.not_lowered(node),
         }
     }
 
@@ -226,7 +227,7 @@ impl<S: KernelShape> Lowering<S> {
                 }
                 Coordinates::axes(axes, from)
             }
-            Op::Checkpoint(_) | Op::Detach => at,
+            Op::Checkpoint(_) | Op::Detach | Op::After => at,
             Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) => self.not_a_view(op, at),
             Op::Map(_) | Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Pad(..) => self.not_a_view(op, at),
             Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => self.not_a_view(op, at),

@@ -53,12 +53,17 @@ impl Attention {
         }
     }
 
-    /// Projects `[batch, tokens, width]` to queries, keys and values of `[batch, heads, tokens,
+    /// The projection to queries, keys and values.
+    pub(super) fn qkv(&self) -> &Linear {
+        &self.qkv
+    }
+
+    /// Splits projected tokens into queries, keys and values of `[batch, heads, tokens,
     /// head_width]`, with rotary embeddings applied at `positions`.
-    fn project(&self, x: &Tensor, positions: &Tensor) -> [Tensor; 3] {
+    fn split(&self, qkv: &Tensor, positions: &Tensor) -> [Tensor; 3] {
         let heads = [self.heads, self.kv_heads, self.kv_heads];
-        let parts = split_heads(&self.qkv.forward(x), &heads, self.head_width);
-        let Ok([q, k, v]) = <[Tensor; 3]>::try_from(parts) else { return [(); 3].map(|()| x.clone()) };
+        let parts = split_heads(qkv, &heads, self.head_width);
+        let Ok([q, k, v]) = <[Tensor; 3]>::try_from(parts) else { return [(); 3].map(|()| qkv.clone()) };
         match self.position {
             PositionKind::Learned => [q, k, v],
             PositionKind::Rope(base) => {
@@ -75,7 +80,12 @@ impl Attention {
 
     /// Attends over all tokens of a batch; `positions` are those of the tokens.
     pub fn forward(&self, x: &Tensor, positions: &Tensor) -> Tensor {
-        let [q, k, v] = self.project(x, positions);
+        self.attend(&self.qkv.forward(x), positions)
+    }
+
+    /// Attends over all tokens of a batch, projected to queries, keys and values.
+    pub(super) fn attend(&self, qkv: &Tensor, positions: &Tensor) -> Tensor {
+        let [q, k, v] = self.split(qkv, positions);
         let attended = Tensor::attention(&q, &k, &v, Some(self.scale), true, None);
         self.output(&attended)
     }
@@ -85,7 +95,7 @@ impl Attention {
     pub fn forward_cached(&self, x: &Tensor, position: &Tensor, cache: &KvCache) -> (Tensor, Vec<Update>) {
         let (Ok(&[_, tokens, _]), Ok(device)) = (x.shape(), x.device()) else { return (x.clone(), vec![]) };
         let offsets = Tensor::arange(tokens, DType::I64, device);
-        let [q, k, v] = self.project(x, &(&offsets + position));
+        let [q, k, v] = self.split(&self.qkv.forward(x), &(&offsets + position));
         let (keys, values) =
             (write_rows(&cache.keys.get(), &k, position), write_rows(&cache.values.get(), &v, position));
         // Causal mask.

@@ -6,7 +6,7 @@ use super::attention::{Attention, KvCache};
 use super::config::{GptConfig, MlpKind, NormKind, PositionKind};
 use crate::error::located;
 use crate::layers::{Embedding, LayerNorm, Linear, Norm, RmsNorm, without_padding};
-use crate::parameters::{Init, Params, checkpoint, dropout};
+use crate::parameters::{DRAWS_PER_BLOCK, Init, Parameter, Params, checkpoint, dropout};
 use crate::{Forward, Module, Result};
 
 /// MLP of a block.
@@ -32,18 +32,26 @@ impl Mlp {
             dropout: config.dropout,
         }
     }
+
+    /// Applies the activation of an MLP without a gate.
+    fn activate(&self, up: &Tensor) -> Tensor {
+        if self.kind == MlpKind::GeluErf { up.gelu_erf() } else { up.gelu() }
+    }
+
+    /// Projects the hidden layer back.
+    fn finish(&self, hidden: Tensor) -> Tensor {
+        dropout(&self.down.forward(&hidden), self.dropout)
+    }
 }
 
 impl Forward for Mlp {
     /// Applies the MLP to the last axis of `x`.
     fn forward(&self, x: &Tensor) -> Tensor {
         let up = self.up.forward(x);
-        let hidden = match &self.gate {
+        self.finish(match &self.gate {
             Some(gate) => gate.forward(x).silu() * up,
-            None if self.kind == MlpKind::GeluErf => up.gelu_erf(),
-            None => up.gelu(),
-        };
-        dropout(&self.down.forward(&hidden), self.dropout)
+            None => self.activate(&up),
+        })
     }
 }
 
@@ -54,6 +62,7 @@ pub struct GptBlock {
     attention: Attention,
     mlp_norm: Norm,
     mlp: Mlp,
+    recompute_norms: bool,
 }
 
 impl GptBlock {
@@ -66,16 +75,30 @@ impl GptBlock {
             attention: Attention::new(&params.at("attention"), config, layer, out),
             mlp_norm: norm(&params.at("norm2"), config),
             mlp: Mlp::new(&params.at("mlp"), config, out),
+            recompute_norms: false,
         }
     }
 
     fn forward(&self, x: &Tensor, positions: &Tensor) -> Tensor {
-        let x = x + self.attention.forward(&self.attention_norm.forward(x), positions);
+        let qkv = self.project_norm(&self.attention_norm, self.attention.qkv(), x);
+        let x = x + self.attention.attend(&qkv, positions);
         self.forward_mlp(&x)
     }
 
     fn forward_mlp(&self, x: &Tensor) -> Tensor {
-        x + self.mlp.forward(&self.mlp_norm.forward(x))
+        let Mlp { up, gate: None, .. } = &self.mlp else { return x + self.mlp.forward(&self.mlp_norm.forward(x)) };
+        let up = self.project_norm(&self.mlp_norm, up, x);
+        x + self.mlp.finish(self.mlp.activate(&up))
+    }
+
+    /// Projects the norm of `x`. Recomputed, the norm is not saved for the gradient of the weight.
+    fn project_norm(&self, norm: &Norm, linear: &Linear, x: &Tensor) -> Tensor {
+        if !self.recompute_norms {
+            return linear.forward(&norm.forward(x));
+        }
+        let parameters = [norm.parameters(), linear.parameters()].concat();
+        let (norm, linear) = (norm.clone(), linear.clone());
+        checkpoint(&parameters, x, 0, move |x| linear.forward(&norm.forward(x)))
     }
 }
 
@@ -89,6 +112,10 @@ fn norm(params: &Params, config: &GptConfig) -> Norm {
 /// Multiple to which vocabularies are padded in the memory of a GPU. cuBLASLt's products with the
 /// 50,257 rows of GPT-2's table take five times as long as with 50,304.
 const VOCABULARY_MULTIPLE: usize = 64;
+
+/// Number of parameters from which norms are recomputed: the activations of smaller models fit
+/// easily.
+const LARGE_MODEL: usize = 700_000_000;
 
 /// A GPT-2 or Llama model.
 ///
@@ -138,7 +165,7 @@ impl Gpt {
             let final_norm = norm(&params.at("norm"), &config);
             let head = (!config.tied_embeddings)
                 .then(|| Linear::new(&padded("head"), width, vocabulary).init(Init::Normal(0.02)).bias(false));
-            Ok(Gpt {
+            let gpt = Gpt {
                 config,
                 params: params.clone(),
                 token_embedding,
@@ -148,7 +175,9 @@ impl Gpt {
                 head,
                 activation_checkpointing: false,
                 ignore_negative_targets: false,
-            })
+            };
+            let count: usize = gpt.parameters().iter().map(Parameter::elements).sum();
+            Ok(gpt.recompute_norms(count >= LARGE_MODEL))
         })
     }
 
@@ -157,6 +186,13 @@ impl Gpt {
     /// instead of all.
     pub fn activation_checkpointing(self, activation_checkpointing: bool) -> Gpt {
         Gpt { activation_checkpointing, ..self }
+    }
+
+    /// Sets whether the backward pass recomputes the norms before products with a weight instead of
+    /// storing them, which changes no bit. By default it does from 700 million parameters.
+    pub fn recompute_norms(mut self, recompute_norms: bool) -> Gpt {
+        self.blocks.iter_mut().for_each(|block| block.recompute_norms = recompute_norms);
+        self
     }
 
     /// Excludes targets below 0 from the loss (`ignore_index`), such as prompts and padding.
@@ -200,7 +236,7 @@ impl Gpt {
         for block in &self.blocks {
             x = if self.activation_checkpointing {
                 let (parameters, block, positions) = (block.parameters(), block.clone(), positions.clone());
-                checkpoint(&self.params, &x, &parameters, move |x| block.forward(x, &positions))
+                checkpoint(&parameters, &x, DRAWS_PER_BLOCK, move |x| block.forward(x, &positions))
             } else {
                 block.forward(&x, &positions)
             };
@@ -363,7 +399,7 @@ mod tests {
         let params = Params::new(Device::cpu(), 0);
         let all: Vec<_> = (0..3).map(|n| params.parameter(&n.to_string(), &[4], Init::Ones)).collect();
         let (x, first) = (Tensor::zeros(&[4], DType::F32, Device::cpu()), all[0].clone());
-        let outside = checkpoint(&params, &x, &all[1..], move |x| x + first.value());
+        let outside = checkpoint(&all[1..], &x, 0, move |x| x + first.value());
         assert!(outside.to_vec::<f32>().unwrap_err().to_string().contains("values for parameters 1 to 2"));
     }
 

@@ -14,7 +14,7 @@ use super::{Parameter, Params, ParamsId};
 use crate::dropout as random_state;
 
 /// Dropout draws reserved for one recomputed block.
-const DRAWS_PER_BLOCK: u64 = 1 << 10;
+pub(crate) const DRAWS_PER_BLOCK: u64 = 1 << 10;
 
 thread_local! {
     static STACK: RefCell<Vec<Entry>> = const { RefCell::new(vec![]) };
@@ -191,26 +191,26 @@ pub fn dropout(x: &Tensor, p: f64) -> Tensor {
 
 /// Activation checkpointing: runs `f` with these parameters, which are adjacent in the order of
 /// declaration, now and again in the backward pass. No intermediate result of `f` is saved in
-/// between.
+/// between. `f` has at most `draws` dropout layers.
 #[track_caller]
 pub(crate) fn checkpoint(
-    params: &Params,
-    x: &Tensor,
     parameters: &[Parameter],
+    x: &Tensor,
+    draws: u64,
     f: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static,
 ) -> Tensor {
     let values: Vec<Tensor> = parameters.iter().map(Parameter::padded_value).collect();
     let inputs: Vec<&Tensor> = std::iter::once(x).chain(&values).collect();
-    let first = parameters.first().map_or(0, Parameter::index);
-    let outer = find(params.id());
+    let Some(first) = parameters.first() else { return f(x) };
+    let (first, id) = (first.index(), first.params().id());
+    let outer = find(id);
     let random = outer.as_ref().filter(|_| is_training()).and_then(|context| context.0.random.as_ref());
-    let random = random.map(|(state, draws)| (state.clone(), draws.fetch_add(DRAWS_PER_BLOCK, Ordering::Relaxed)));
-    let id = params.id();
+    let random = random.map(|(state, next)| (state.clone(), next.fetch_add(draws, Ordering::Relaxed)));
     bornite::ops::checkpoint(&inputs, move |inputs| {
         let [x, values @ ..] = inputs else {
             return Tensor::failed("checkpoint", "there are no inputs; expected x and parameter values");
         };
-        let random = random.as_ref().map(|(state, draws)| (state.clone(), AtomicU64::new(*draws)));
+        let random = random.as_ref().map(|(state, next)| (state.clone(), AtomicU64::new(*next)));
         let (values, was_read) = (values.to_vec(), AtomicBool::new(false));
         let context = Context(Arc::new(ContextState { values, first, random, buffers: None, was_read }));
         with_entry(Entry::Pass(id, context), || f(x))

@@ -13,7 +13,7 @@ mod list;
 mod params;
 mod weights;
 
-pub(crate) use context::{Context, checkpoint};
+pub(crate) use context::{Context, DRAWS_PER_BLOCK, checkpoint};
 pub use context::{dropout, eval_mode, is_training};
 pub use init::Init;
 pub use list::ParameterInfo;

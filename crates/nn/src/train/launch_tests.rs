@@ -2,6 +2,7 @@
 
 use bornite::{plan::with_gpu_plans, trace, trace::TensorSpec, var::Update};
 
+use crate::model::{Gpt, GptConfig};
 use crate::networks::{batches, goldens, models};
 use crate::optimizer::{Optimizer, OptimizerKind, ParameterSettings};
 use crate::parameters::Context;
@@ -57,4 +58,22 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
         assert!(compiled.bytes() <= handwritten.bytes() + 64, "{name}\n{compiled}\n{handwritten}");
         println!("{name} on {device}: {} launches, handwritten {}", compiled.steps.len(), handwritten.steps.len());
     }
+}
+
+/// Without their norms, the activations of a block take less memory; the kernels are as many.
+#[test]
+fn recomputed_norms_are_not_saved() {
+    let plan = |recompute: bool| {
+        let params = Params::new(Device::Interpreter, 1);
+        let gpt = Gpt::new(&params, GptConfig::gpt2(64, 64, 4, 2, 64)).unwrap().recompute_norms(recompute);
+        let adam = AdamW::new(&params);
+        let step = adam.compile(|b: &[Tensor]| gpt.loss(&b[0], &b[1]));
+        let tokens = TensorSpec::new(DType::I64, &[4, 64], Device::Interpreter);
+        with_gpu_plans(|| step.explain(&[tokens.clone(), tokens]).unwrap())
+    };
+    let (saved, recomputed) = (plan(false), plan(true));
+    assert!(recomputed.steps.len() <= saved.steps.len() + 8, "{saved}\n{recomputed}");
+    // Two norms of each block, except the first and last of the model, which are used at once.
+    let norm = 4 * 64 * 64 * 4;
+    assert!(recomputed.peak.bytes + 6 * norm <= saved.peak.bytes, "{saved}\n{recomputed}");
 }

@@ -73,15 +73,19 @@ fn captured(output: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
 }
 
 impl Recompute {
-    /// Runs the function again: the new output, and the aliases of the inputs that it depends on.
-    pub fn run(&self, inputs: &[Tensor], location: SourceLocation) -> Result<(Tensor, Vec<Tensor>), Error> {
+    /// Runs the function again, once `grad` is computed: the new output, and the aliases of the
+    /// inputs that it depends on.
+    pub fn run(
+        &self,
+        inputs: &[Tensor],
+        grad: &Tensor,
+        location: SourceLocation,
+    ) -> Result<(Tensor, Vec<Tensor>), Error> {
         // New nodes for the inputs, so that their gradient is through this function only; not
-        // detached, so that higher-order gradients work.
-        let mut aliases = vec![];
-        for input in inputs {
-            let shape = input.node()?.shape.clone();
-            aliases.push(Tensor::build(Op::Reshape(shape), vec![input.clone()], location));
-        }
+        // detached, so that higher-order gradients work. Computed earlier, in the kernel that
+        // computed the output for instance, the intermediate values would be saved after all.
+        let alias = |input: &Tensor| Tensor::build(Op::After, vec![input.clone(), grad.clone()], location);
+        let aliases: Vec<Tensor> = inputs.iter().map(alias).collect();
         let output = (self.0)(&aliases);
         output.node()?;
         Ok((output, aliases))

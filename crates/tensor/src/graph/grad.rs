@@ -198,6 +198,7 @@ fn gradient_inputs(tensor: &Tensor) -> &[Tensor] {
     match tensor.0.op {
         Op::Detach => &[],
         Op::Checkpoint(_) => &tensor.0.inputs[1..],
+        Op::After => &tensor.0.inputs[..1],
         _ => &tensor.0.inputs,
     }
 }
@@ -309,7 +310,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         // Indices and random words have no gradient.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
         Op::Checkpoint(function) => {
-            let (output, aliases) = function.run(&inputs[1..], location)?;
+            let (output, aliases) = function.run(&inputs[1..], grad, location)?;
             let wrt: Vec<&Tensor> = aliases.iter().filter(|alias| alias.0.dtype.is_float()).collect();
             let mut gradients = vjp(&output, grad.clone(), &wrt, location)?.into_iter();
             let of = |alias: &Tensor| if alias.0.dtype.is_float() { gradients.next() } else { None };
@@ -318,6 +319,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         // Handled by `multi_output_backward`, for all outputs at once.
         Op::MultiOutput(_) | Op::GetOutput(_) => vec![],
         Op::Detach => vec![None],
+        Op::After => vec![Some(grad.clone()), None],
         // A copy from another device (see `transfer.rs`): its gradient is copied back.
         Op::Data if !inputs.is_empty() => vec![Some(grad.copied_to(inputs[0].0.device, location))],
         Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. } => vec![],

@@ -142,13 +142,13 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(DType, Vec<usize>), St
             _ => Err(format!("has no output {n}")),
         },
         (Op::Checkpoint(_), [result, ..]) => Ok((result.dtype, result.shape.clone())),
-        (Op::Detach, [x]) => Ok((x.dtype, x.shape.clone())),
+        (Op::Detach, [x]) | (Op::After, [x, _]) => Ok((x.dtype, x.shape.clone())),
         // Leaves, and ops with a wrong number of inputs.
         (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_) | Op::Iota { .. }, inputs)
         | (Op::Cast(_) | Op::Reduce(..) | Op::Matmul | Op::Reshape(_) | Op::Expand(_) | Op::Permute(_), inputs)
         | (Op::Slice(_) | Op::Pad(..) | Op::Concat(_) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_), inputs)
         | (Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::GetOutput(_), inputs)
-        | (Op::Checkpoint(_) | Op::Detach, inputs) => {
+        | (Op::Checkpoint(_) | Op::Detach | Op::After, inputs) => {
             Err(format!("{} does not take {} inputs", op.name(), inputs.len()))
         }
     }

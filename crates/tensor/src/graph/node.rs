@@ -105,6 +105,8 @@ pub(crate) enum Op {
     GetOutput(usize),
     /// The same value; no gradient flows through it.
     Detach,
+    /// The first input, for readers that run after the second is computed.
+    After,
 }
 
 impl Op {
@@ -142,6 +144,7 @@ impl Op {
             Op::MultiOutput(multi_output) => multi_output.name,
             Op::GetOutput(_) => "get_output",
             Op::Detach => "detach",
+            Op::After => "after",
         }
     }
 
@@ -246,7 +249,7 @@ impl Node {
     /// The tensors that the value is computed from.
     pub fn reads(&self) -> &[Tensor] {
         match (&self.op, self.inputs.first()) {
-            (Op::Checkpoint(_), _) => &self.inputs[..1],
+            (Op::Checkpoint(_) | Op::After, _) => &self.inputs[..1],
             (Op::GetOutput(_), Some(multi_output)) => {
                 multi_output::as_multi_output(&multi_output.0).map_or(&[], |(_, inputs)| inputs)
             }

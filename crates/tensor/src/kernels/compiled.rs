@@ -191,7 +191,7 @@ fn available(tensor: &Tensor) -> Option<Available> {
             (Some(value), ..) => return Some(Available::Value(value)),
             (None, Op::Full(value), _) if value.bits() == 0 => return Some(Available::Zeros),
             // Same elements in the same order.
-            (None, Op::Detach | Op::Reshape(_), Some(input)) => node = &input.0,
+            (None, Op::Detach | Op::After | Op::Reshape(_), Some(input)) => node = &input.0,
             _ => return None,
         }
     }

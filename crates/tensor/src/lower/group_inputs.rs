@@ -244,7 +244,7 @@ impl InputWalk {
             )
             | (Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_), inputs)
             | (Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Full(_), inputs)
-            | (Op::Detach | Op::MultiOutput(_) | Op::GetOutput(_), inputs) => {
+            | (Op::Detach | Op::After | Op::MultiOutput(_) | Op::GetOutput(_), inputs) => {
                 inputs.iter().for_each(|input| self.tensor(input, Position::Other, 1));
             }
         }

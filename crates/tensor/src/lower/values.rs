@@ -69,6 +69,7 @@ impl<S: KernelShape> Lowering<S> {
             | Op::Slice(_)
             | Op::Checkpoint(_)
             | Op::Detach
+            | Op::After
             | Op::Failed(_)
             | Op::Data
             | Op::Var

@@ -40,7 +40,7 @@ impl Strided {
     pub fn apply_view(&self, op: &Op) -> Option<Strided> {
         let mut view = self.clone();
         match op {
-            Op::Detach | Op::Checkpoint(_) => {}
+            Op::Detach | Op::After | Op::Checkpoint(_) => {}
             Op::Permute(axes) => {
                 view.shape = axes.iter().map(|&axis| self.shape[axis]).collect();
                 view.strides = axes.iter().map(|&axis| self.strides[axis]).collect();
@@ -74,7 +74,7 @@ impl Strided {
     /// the layout is not strided.
     pub fn invert_view(&self, op: &Op, shape: &[usize]) -> Option<Strided> {
         match op {
-            Op::Detach | Op::Checkpoint(_) => Some(self.clone()),
+            Op::Detach | Op::After | Op::Checkpoint(_) => Some(self.clone()),
             Op::Permute(axes) => {
                 let mut strides = vec![0; axes.len()];
                 axes.iter().zip(&self.strides).for_each(|(&axis, &stride)| strides[axis] = stride);

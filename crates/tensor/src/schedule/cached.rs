@@ -183,7 +183,8 @@ impl<'t> GraphKey<'t> {
             Op::Full(value) => (8, value.bits(), Lists::None),
             Op::Concat(axis) => (9, (axis + (node.inputs.len() << 8)) as u64, Lists::None),
             Op::Iota { axis } => (10, *axis as u64, Lists::None),
-            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output | Op::Checkpoint(_) => return false,
+            Op::Failed(_) | Op::Data | Op::Var | Op::Input | Op::Output => return false,
+            Op::Checkpoint(_) | Op::After => return false,
             Op::Matmul | Op::Pad(..) | Op::Gather(_) | Op::ScatterAdd(_) | Op::Cumsum(_) => return false,
             Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) | Op::MultiOutput(_) | Op::GetOutput(_) => {
                 return false;

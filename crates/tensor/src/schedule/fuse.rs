@@ -119,19 +119,33 @@ impl<'a> Fuser<'a> {
         self.current(self.group[node])
     }
 
-    /// The nodes that a node reads, each with the input tensor through which it reads.
-    fn producers(&self, n: usize) -> Vec<(usize, &'a Tensor)> {
+    /// The tensors that a node reads, and whether all of them from memory.
+    fn inputs(&self, n: usize) -> (&'a [Tensor], bool) {
         let tensor = self.nodes[n];
         if is_source(tensor) {
-            return vec![];
+            return (&[], false);
         }
-        let call = self.schedule.opaque_inputs(tensor);
-        let own: &[Tensor] = match self.schedule.direct_writes.partial_writes.get(&tensor.0.id) {
+        if let Some(inputs) = self.schedule.opaque_inputs(tensor) {
+            return (inputs, true);
+        }
+        let inputs = match self.schedule.direct_writes.partial_writes.get(&tensor.0.id) {
             Some(write) => &write.reads,
             None if tensor.0.op.is_view() => std::slice::from_ref(tensor),
             None => tensor.0.reads(),
         };
-        let (inputs, from_memory) = (call.unwrap_or(own), call.is_some());
+        (inputs, false)
+    }
+
+    /// Groups of the nodes that must be computed before a node, which does not read them.
+    fn precedents(&self, n: usize) -> impl Iterator<Item = usize> {
+        let views = self.inputs(n).0.iter().flat_map(|input| look_through(input).1);
+        let before = views.filter(|view| matches!(view.0.op, Op::After)).map(|view| look_through(&view.0.inputs[1]).0);
+        before.filter_map(|before| self.group_of_id(before.0.id))
+    }
+
+    /// The nodes that a node reads, each with the input tensor through which it reads.
+    fn producers(&self, n: usize) -> Vec<(usize, &'a Tensor)> {
+        let (inputs, from_memory) = self.inputs(n);
         (inputs.iter())
             .filter_map(|input| {
                 let (base, views) = look_through(input);
@@ -168,6 +182,7 @@ impl<'a> Fuser<'a> {
         let node = &*self.nodes[n].0;
         let producers = self.producers(n);
         let from: HashSet<usize> = producers.iter().map(|(from, _)| self.group_of(*from)).collect();
+        let before: HashSet<usize> = from.iter().copied().chain(self.precedents(n)).collect();
         let own_space = match reduction_extents(node) {
             Some((outer, middle, inner)) if middle > 1 && outer * inner > 0 => match inner {
                 1 => Some(IterationSpace::Rows { rows: outer, columns: middle }),
@@ -182,7 +197,7 @@ impl<'a> Fuser<'a> {
             || self.schedule.direct_writes.partial_writes.contains_key(&node.id);
         let Some(own_space) = own_space.filter(|_| node.elements() > 0 && !is_single && !is_source(self.nodes[n]))
         else {
-            self.start(n, IterationSpace::Elements(0), from);
+            self.start(n, IterationSpace::Elements(0), before);
             return;
         };
         // Latest first: a node that joins an early group delays it until its other inputs are
@@ -205,7 +220,7 @@ impl<'a> Fuser<'a> {
         for (group, _) in candidates {
             let group = self.current(group);
             let others: HashSet<usize> =
-                from.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
+                before.iter().map(|&other| self.current(other)).filter(|&o| o != group).collect();
             let Some(space) = self.space_with(n, group, own_space, &producers) else { continue };
             if others.iter().any(|&other| self.reaches(other, group)) || self.is_full(group, node) {
                 continue;
@@ -218,15 +233,15 @@ impl<'a> Fuser<'a> {
             self.add_reads(group, n);
             return;
         }
-        match self.sibling_reduction(n, own_space, &from) {
+        match self.sibling_reduction(n, own_space, &before) {
             Some(group) => {
                 let growing = &mut self.groups[group];
                 growing.nodes.push(n);
-                growing.depends_on.extend(from);
+                growing.depends_on.extend(before);
                 self.group[n] = group;
                 self.add_reads(group, n);
             }
-            None => self.start(n, own_space, from),
+            None => self.start(n, own_space, before),
         }
     }
 
@@ -328,7 +343,7 @@ impl<'a> Fuser<'a> {
 
     /// A group that reduces the same middle axis, shares an input with the node, and neither
     /// depends on the other.
-    fn sibling_reduction(&self, n: usize, space: IterationSpace, from: &HashSet<usize>) -> Option<usize> {
+    fn sibling_reduction(&self, n: usize, space: IterationSpace, before: &HashSet<usize>) -> Option<usize> {
         if !self.schedule.fusion_enabled || !matches!(space, IterationSpace::Middle { .. }) {
             return None;
         }
@@ -347,8 +362,8 @@ impl<'a> Fuser<'a> {
                 && growing.space == space
                 && growing.reads.iter().any(|&other| reads(node).any(|id| common(id, other)))
                 && !self.is_full(group, node)
-                && !from.contains(&group)
-                && !from.iter().any(|&other| self.reaches(other, group))
+                && !before.contains(&group)
+                && !before.iter().any(|&other| self.reaches(other, group))
         })
     }
 

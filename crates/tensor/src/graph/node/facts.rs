@@ -73,9 +73,8 @@ impl Op {
             Op::Cast(_) => facts(Role::Pointwise, Flops::Result),
             Op::Reduce(..) => facts(Role::Reduction, Flops::Input(0)),
             Op::Matmul => facts(Role::Single, Flops::Product),
-            Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) | Op::Checkpoint(_) | Op::Detach => {
-                facts(Role::View, Flops::None)
-            }
+            Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Slice(_) => facts(Role::View, Flops::None),
+            Op::Checkpoint(_) | Op::Detach | Op::After => facts(Role::View, Flops::None),
             Op::Pad(..) => facts(Role::Indexed, Flops::None),
             Op::Concat(_) => Facts { inlined: false, ..facts(Role::Indexed, Flops::None) },
             Op::Gather(_) => Facts { reports: true, ..facts(Role::Indexed, Flops::None) },
