@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bornite_nn::ErrorKind;
-use bornite_nn::train::{Observer, RunConfig, RunInfo, StepMetrics, TrainEvent, format_bytes, run as train};
+use bornite_nn::train::{Observer, RunConfig, RunInfo, RunSummary, StepMetrics, TrainEvent, format_bytes};
 use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::json;
 
 use crate::preparation_display::PreparationDisplay;
+use crate::ranks::{self, Trained};
 use crate::signals::{STOPPED, Signals};
-use crate::{Failure, note, parse_device, print};
+use crate::{Failure, note, print};
 
 /// Printed if a run was stopped when there were no unsaved steps.
 const NOTHING_UNSAVED: &str = "stopped; there was nothing to save; continue with --resume";
@@ -40,12 +40,15 @@ pub struct TrainOptions {
     /// cpu[:N], cuda[:N], interpreter or auto
     #[arg(long, env = "BORNITE_DEVICE")]
     device: Option<String>,
+    /// Train on several devices that share the batches of each step, such as cuda:0,cuda:1
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',', conflicts_with = "device")]
+    devices: Vec<String>,
     /// Folder of the run
     #[arg(long, value_name = "FOLDER")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// Resume from the latest checkpoint of the folder
     #[arg(long)]
-    resume: bool,
+    pub resume: bool,
     /// Number of optimizer steps
     #[arg(long, value_name = "N")]
     steps: Option<String>,
@@ -144,21 +147,32 @@ impl TrainOptions {
 pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
     let signals = Signals::watch(NOTHING_UNSAVED.into())?;
     let config = options.config()?;
-    let device = parse_device(config.train.device.as_deref().unwrap_or("auto"))?;
-    let mut display = Display::new(options.json, signals);
-    let summary = match train(&config, &options.out, device, options.resume, &mut display) {
-        Err(error) if matches!(error.kind(), ErrorKind::Stopped) => {
+    let mut display = Display::new(options.json, signals.clone());
+    let trained = match &options.devices[..] {
+        [] => ranks::train(&config, options, &mut display),
+        devices => ranks::train_on(devices, &config, options, &signals, &mut display),
+    };
+    let Trained { summary, is_first } = match trained {
+        Err(error) if ranks::is_stopped(&error, &display) => {
             drop(display);
             note(NOTHING_UNSAVED);
             return Ok(ExitCode::from(STOPPED));
         }
-        summary => summary?,
+        trained => trained?,
     };
     drop(display);
+    if is_first {
+        report(&summary, options.json)?;
+    }
+    Ok(if summary.stopped { ExitCode::from(STOPPED) } else { ExitCode::SUCCESS })
+}
+
+/// Reports the end of a run.
+fn report(summary: &RunSummary, json: bool) -> Result<(), Failure> {
     let folder = summary.folder.display();
     let last = summary.last_metrics.map_or(String::new(), |metrics| format!(", {}", losses(&metrics)));
     let status = if summary.stopped { "stopped and saved" } else { "done" };
-    if options.json {
+    if json {
         let event = json!({
             "event": "end", "step": summary.step, "stopped": summary.stopped, "skipped": summary.skipped,
             "folder": summary.folder,
@@ -173,9 +187,8 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
     }
     if summary.stopped {
         note("continue with --resume");
-        return Ok(ExitCode::from(STOPPED));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Shows the events of a run.

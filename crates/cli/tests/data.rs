@@ -87,6 +87,39 @@ fn a_killed_run_resumes_to_the_same_set() {
     assert_eq!(left.len(), 24, "{left:?}");
 }
 
+/// Seven pods of an indexed Kubernetes job generate one set. Two are killed and restarted, with the
+/// same command.
+#[test]
+fn tasks_of_a_job_take_their_parts() {
+    let seed = seed();
+    let text = seed.to_string();
+    let make = ["make", "--count", "1400", "--level", "types", "--jobs", "1", "--seed", &text, "--json"];
+    let (_, whole) = folder("one-process");
+    let expected = json(&[&make[..], &["--out", &whole]].concat());
+    let (_, target) = folder("seven-pods");
+    let pod = |index: usize| {
+        let mut command = command(&[&make[..], &["--out", &target]].concat());
+        command.env("JOB_COMPLETION_INDEX", index.to_string()).env("JOB_COMPLETIONS", "7");
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut pods: Vec<_> = (0..7).map(pod).collect();
+    std::thread::sleep(Duration::from_millis(seed % 400));
+    let victims = [seed as usize % 7, (seed as usize + 3) % 7];
+    for victim in victims {
+        pods[victim].kill().unwrap(); // SIGKILL
+        pods[victim].wait().unwrap();
+        pods[victim] = pod(victim);
+    }
+    for child in pods {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", out(&output));
+        assert!(out(&output).contains("/7 (Kubernetes job)"), "{}", out(&output));
+    }
+    let checked = json(&["verify", &target, "--json"]);
+    assert_eq!((&checked["ok"], &checked["rows"]), (&true.into(), &1400.into()), "{checked}");
+    assert_eq!(json(&["stats", &target, "--json"])["set_hash"], expected["set_hash"]);
+}
+
 #[test]
 fn rows_are_generated_verified_counted_and_shown() {
     let (path, target) = folder("shown");

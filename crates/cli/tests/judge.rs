@@ -108,6 +108,35 @@ fn files_closed_pipes_and_missing_gpus() {
 }
 
 #[test]
+fn tasks_of_a_job_judge_their_parts() {
+    let file = std::env::temp_dir().join(format!("bornite-judge-parts-{}.jsonl", std::process::id()));
+    let names: Vec<_> = table::candidates().into_iter().take(7).collect();
+    let lines: Vec<String> = names.iter().map(|candidate| candidate.task.to_string()).collect();
+    std::fs::write(&file, lines.join("\n\n")).unwrap();
+    let of_task = |task: &str| {
+        let mut command = command(&[file.to_str().unwrap(), "--jobs", "1"]);
+        for (name, value) in [("COUNT", "3"), ("MIN", "2"), ("MAX", "4"), ("ID", task)] {
+            command.env(format!("SLURM_ARRAY_TASK_{name}"), value);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        verdicts(&output)
+    };
+    let mut found: Vec<_> = ["2", "3", "4"].map(of_task).concat();
+    found.sort_by_key(|verdict| names.iter().position(|candidate| verdict["id"] == json!(candidate.name)));
+    assert_eq!(found.len(), names.len(), "{found:?}");
+    for (verdict, candidate) in found.iter().zip(&names) {
+        assert_eq!((&verdict["id"], &verdict["verdict"]), (&json!(candidate.name), &json!(candidate.expected)));
+    }
+    // Standard input reaches one of the ranks only.
+    let output = command(&[]).env("PMI_RANK", "1").env("PMI_SIZE", "2").stdin(Stdio::null()).output().unwrap();
+    assert!(!output.status.success() && stderr(&output).contains("come from a file"), "{}", stderr(&output));
+    let output = run(&["--part", "3/3"], String::new());
+    assert!(output.status.code() == Some(2) && stderr(&output).contains("0/N to N-1/N"), "{}", stderr(&output));
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[test]
 fn interrupts_end_the_command_and_its_workers() {
     let mut child = command(&["--jobs", "2", "--max-statements", "100000000000"]).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

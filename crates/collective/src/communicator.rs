@@ -1,6 +1,7 @@
 //! Collectives. Every reduction adds in the order of ranks, on the rank that owns the part.
 
 use std::ops::{Add, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum elements per message, which bounds the memory of copies and the count of MPI calls.
 const MAX_MESSAGE_ELEMENTS: usize = 1 << 22;
+/// Longest pause between two signs of life during [`Communicator::long_work`].
+const MAX_PULSE: Duration = Duration::from_millis(100);
 
 /// Element type of reductions.
 pub trait ReduceElement: bytemuck::Pod + Add<Output = Self> {}
@@ -148,6 +151,38 @@ impl Communicator {
         self.exchange_parts(|_| &[0u8; 0], &|_| 0).map(|_| ())
     }
 
+    /// Runs work that may take longer than the timeout and calls no collectives, such as writing
+    /// files; returns when the work of all ranks, which must call this too, has ended. A rank that
+    /// dies meanwhile is an error within the timeout, after this rank's work.
+    pub fn long_work<R>(&self, work: impl FnOnce() -> R) -> Result<R> {
+        if self.transport.is_none() {
+            return Ok(work());
+        }
+        let is_done = AtomicBool::new(false);
+        let pulse = || -> Result<()> {
+            let mut pause = Duration::from_millis(1);
+            loop {
+                let mut at_work = [f32::from(u8::from(!is_done.load(Ordering::SeqCst)))];
+                self.all_reduce(&mut at_work)?;
+                if at_work == [0.0] {
+                    return Ok(());
+                }
+                std::thread::park_timeout(pause);
+                pause = (2 * pause).min(MAX_PULSE);
+            }
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("bornite-pulse".into()).spawn_scoped(scope, pulse);
+            let thread = thread.map_err(|error| Error::Argument(format!("cannot start a thread: {error}")))?;
+            let ended = SetOnDrop(&is_done);
+            let result = work();
+            drop(ended);
+            thread.thread().unpark();
+            thread.join().unwrap_or_else(|_| Err(Error::Argument("a thread panicked".into())))?;
+            Ok(result)
+        })
+    }
+
     /// Reports a failure of this rank: the current or next collective of every other rank fails
     /// with this message, and so do later collectives of this one.
     pub fn abort(&self, message: &str) {
@@ -219,5 +254,14 @@ impl Communicator {
             self.fail(&mut state, &error.to_string());
         }
         exchanged
+    }
+}
+
+/// Sets a flag when work ends, also by a panic.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }

@@ -3,12 +3,14 @@
 //! A [`Communicator`] has the collectives; a [`Transport`] carries its messages between threads
 //! ([`thread_ranks`]) or processes ([`Mpi`]). Reductions add in the order of ranks, so their bits
 //! depend neither on timing nor on the MPI library. Every wait has a timeout that names the ranks
-//! that did not answer. [`LauncherRank`] reads the variables of launchers. Knows nothing about
+//! that did not answer. [`LauncherRank`] and [`job_part_from_environment`] read the variables of
+//! launchers. Knows nothing about
 //! tensors, devices and training.
 
 mod communicator;
 mod error;
 mod fault;
+mod job_part;
 mod launcher;
 mod mpi;
 mod threads;
@@ -17,6 +19,7 @@ mod transport;
 pub use communicator::{Communicator, ReduceElement};
 pub use error::{Error, Result};
 pub use fault::{CollectiveFault, FaultyTransport};
+pub use job_part::{job_part_from_environment, job_part_from_variables};
 pub use launcher::LauncherRank;
 pub use mpi::Mpi;
 pub use threads::{ThreadTransport, thread_ranks};

@@ -99,6 +99,16 @@ pub enum ErrorKind {
         /// Cause.
         cause: Box<bornite::Error>,
     },
+    /// Another rank of a job died, hangs or failed, or the ranks disagree.
+    #[error("{message}{}{hosts}", if .hosts.is_empty() { "" } else { "; " })]
+    Ranks {
+        /// Description of the problem.
+        message: String,
+        /// The rank that has reported it to the others; `None` if this one noticed it.
+        reported_by: Option<usize>,
+        /// Hosts of the ranks that it names.
+        hosts: String,
+    },
     /// The caller stopped the operation.
     #[error("stopped")]
     Stopped,

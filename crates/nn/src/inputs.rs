@@ -73,6 +73,18 @@ input_structs! {
         loss_scale,
     }
 
+    /// Inputs of an optimizer step of a part of the parameters.
+    ApplyPartInputs("apply_part") {
+        /// Sums of the part's gradients over the batches of all ranks.
+        gradients,
+        /// Norm of all gradients, after the division by scale and number of batches.
+        grad_norm,
+        /// [`StepScalars`](crate::optimizer::StepScalars), packed into one tensor.
+        scalars,
+        /// Factor of the loss of each batch, a scalar.
+        loss_scale,
+    }
+
     /// Inputs of a decoding step with a key/value cache.
     AdvanceInputs("advance") {
         /// Token ids, `[batch, tokens]`.

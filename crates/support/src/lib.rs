@@ -1,5 +1,5 @@
 //! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler,
-//! the tuner, atomic file writes, limits on input, progress displays.
+//! the tuner, atomic file writes, limits on input, parts of jobs, progress displays.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 
@@ -11,6 +11,7 @@ pub mod log;
 mod machine;
 pub mod memory;
 mod names;
+mod part;
 pub mod profile;
 pub mod progress;
 pub mod random;
@@ -27,5 +28,6 @@ pub use error::{Error, Result};
 pub use input::{INPUT_LIMIT_VARIABLE, input_limit, set_input_limit};
 pub use machine::Machine;
 pub use names::{MAX_LISTED, list_names, quoted};
+pub use part::JobPart;
 pub use size::{format_bytes, parse_bytes};
 pub use wait::{device_wait_time, time_device_wait};

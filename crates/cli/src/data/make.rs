@@ -10,6 +10,7 @@ use bornite_support::progress::{ProgressDisplay, Unit, format_time};
 use clap::Args;
 use serde_json::json;
 
+use crate::job_part::job_part;
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note, print, print_json};
 
@@ -32,8 +33,8 @@ pub struct DataMakeOptions {
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// Generate part I of N of the shards (from 0), for jobs on several machines that share a
-    /// folder
-    #[arg(long, value_name = "I/N", value_parser = part)]
+    /// folder [default: the part of this Slurm array task, Kubernetes pod or MPI rank, else all]
+    #[arg(long, value_name = "I/N")]
     shard: Option<JobPart>,
     /// Verification level: types, compile (NVRTC), run (checking interpreter) or gpu [default: run]
     #[arg(long, value_parser = super::level)]
@@ -59,15 +60,9 @@ pub struct DataMakeOptions {
     json: bool,
 }
 
-fn part(text: &str) -> Result<JobPart, String> {
-    let parts = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
-    let (number, of) = parts.ok_or("expected PART/COUNT, such as 0/16")?;
-    Ok(JobPart { index: number, count: of })
-}
-
 impl DataMakeOptions {
     /// Settings of the options, over those of the folder or the defaults.
-    fn settings(&self, dir: &DatasetDir) -> Result<Option<DatasetSettings>, Error> {
+    fn settings(&self, dir: &DatasetDir, part: Option<JobPart>) -> Result<Option<DatasetSettings>, Error> {
         let existing = if self.resume { files::settings(dir)? } else { None };
         let Some(mut settings) = existing.or(self.count.map(DatasetSettings::new)) else { return Ok(None) };
         settings.count = self.count.unwrap_or(settings.count);
@@ -77,7 +72,7 @@ impl DataMakeOptions {
         }
         if let Some(shards) = self.shards {
             settings.shards = shards;
-        } else if let (Some(part), false) = (self.shard, self.resume) {
+        } else if let (Some(part), false) = (part, self.resume) {
             settings.shards = settings.shards.max(part.count);
         }
         if let Some(level) = self.level {
@@ -99,12 +94,13 @@ pub fn run(options: &DataMakeOptions) -> Result<ExitCode, Failure> {
     // Names are checked before the folder is opened.
     DatasetSettings::new(1).with_categories(&options.categories)?.with_columns(&options.with)?;
     let dir = DatasetDir::new(&options.out);
-    let settings = options.settings(&dir)?;
+    let part = job_part(options.shard, "--shard")?;
+    let settings = options.settings(&dir, part)?;
     let stopped = format!("interrupted; resume with: bornite data make --resume --out {}", options.out.display());
     let job = MakeOptions {
         settings,
         resume: options.resume,
-        part: options.shard,
+        part,
         jobs: super::threads(options.jobs)?,
         stop: Signals::watch(stopped.clone())?.stop,
         workers: Some(super::worker_config()?),

@@ -11,10 +11,12 @@ use bornite::Device;
 use bornite::kernel::{CustomKernel, Launch};
 use bornite_bench::{Config, measure};
 use bornite_judge::{Judge, JudgeOptions, JudgePool, JudgePoolConfig, TimedLaunch, Verdict};
+use bornite_support::JobPart;
 use bornite_support::progress::{ProgressDisplay, suspended};
 use clap::Args;
 
 use super::run::arguments;
+use crate::job_part::job_part;
 use crate::signals::{STOPPED, Signals};
 use crate::{Failure, note};
 
@@ -30,6 +32,10 @@ pub struct JudgeCommandOptions {
     /// Number of worker processes [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
+    /// Judge part I of N (from 0): line I of the file and every N-th after it [default: the part of
+    /// this Slurm array task, Kubernetes pod or MPI rank, else all]
+    #[arg(long, value_name = "I/N")]
+    part: Option<JobPart>,
     /// Time limit per task, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds)]
     timeout: f64,
@@ -95,6 +101,11 @@ impl<R: BufRead> Iterator for TaskLines<R> {
 }
 
 pub fn run(options: &JudgeCommandOptions) -> Result<ExitCode, Failure> {
+    let part = job_part(options.part, "--part")?;
+    if options.part.is_none() && part.is_some() && options.file.is_none() {
+        // Launchers pass stdin to one rank only.
+        return Err("tasks of a job with several parts come from a file; specify it, or --part".into());
+    }
     let lines: Box<dyn Iterator<Item = String> + Send> = match &options.file {
         None => Box::new(TaskLines(BufReader::new(std::io::stdin()))),
         Some(file) if file.extension().is_some_and(|extension| extension == "json") => {
@@ -106,6 +117,9 @@ pub fn run(options: &JudgeCommandOptions) -> Result<ExitCode, Failure> {
             Box::new(TaskLines(BufReader::new(opened)))
         }
     };
+    // Empty lines are skipped, but counted.
+    let in_part = |n: usize| part.is_none_or(|part| n % part.count as usize == part.index as usize);
+    let lines = lines.enumerate().map(|(n, line)| if in_part(n) { line } else { String::new() });
     let judging = &options.judging;
     let mut args: Vec<String> = ["kernel", "judge-worker"].map(String::from).into();
     args.extend(["--seed".into(), judging.seed.to_string()]);

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bornite_support::JobPart;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
@@ -27,15 +28,6 @@ use crate::{Random, Row, coverage};
 
 /// Candidates generated per thread and batch.
 const CANDIDATES_PER_THREAD: usize = 128;
-
-/// Share of the shards that one of several jobs writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct JobPart {
-    /// Job number, from 0.
-    pub index: u32,
-    /// Number of jobs.
-    pub count: u32,
-}
 
 /// Options of [`make`].
 pub struct MakeOptions {

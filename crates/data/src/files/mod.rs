@@ -35,6 +35,7 @@ mod settings;
 mod shard;
 mod structure;
 
+pub use bornite_support::JobPart;
 pub use check::{CheckReport, Finding, check};
 pub use counts::Counts;
 pub use coverage::coverage;
@@ -43,7 +44,7 @@ pub use distinct_rows::CandidateCounts;
 pub use extra::ExtraColumn;
 pub use finish::DatasetManifest;
 pub use ingested::{duplicates, write_ingested};
-pub use make::{JobPart, MakeOptions, MakeOutcome, MakeProgress, make, settings};
+pub use make::{MakeOptions, MakeOutcome, MakeProgress, make, settings};
 pub use pairs::{check_pairs, is_pairs};
 pub use read::Dataset;
 pub use record::{Cell, RowRecord, SetHash};

@@ -75,8 +75,16 @@ pub struct Batch {
 pub struct Batches {
     sequences: Arc<Sequences>,
     cursor: DataCursor,
+    share: Share,
     prefetch: usize,
     prefetcher: Option<Prefetcher>,
+}
+
+/// The batches of one of several ranks.
+#[derive(Clone, Copy)]
+struct Share {
+    rank: usize,
+    ranks: usize,
 }
 
 struct Sequences {
@@ -123,7 +131,14 @@ impl Batches {
         let cursor =
             DataCursor { seed: options.seed, epoch: 0, position: 0, sequences: count, fingerprint: data.fingerprint() };
         let sequences = Arc::new(Sequences { data, options: options.clone(), count });
-        Ok(Batches { sequences, cursor, prefetch: options.prefetch, prefetcher: None })
+        let share = Share { rank: 0, ranks: 1 };
+        Ok(Batches { sequences, cursor, share, prefetch: options.prefetch, prefetcher: None })
+    }
+
+    /// Returns every `ranks`-th batch only, from batch `rank` on. The cursor counts the batches of
+    /// all ranks, so that it is the same on each of them.
+    pub fn of_rank(self, rank: usize, ranks: usize) -> Batches {
+        Batches { share: Share { rank, ranks: ranks.max(1) }, prefetcher: None, ..self }
     }
 
     /// Returns the cursor of the next batch.
@@ -161,10 +176,10 @@ impl Batches {
 
     fn start_prefetching(&mut self) {
         let (send, receive) = sync_channel(self.prefetch);
-        let (sequences, mut cursor) = (self.sequences.clone(), self.cursor);
+        let (sequences, mut cursor, share) = (self.sequences.clone(), self.cursor, self.share);
         let work = move || {
             loop {
-                let batch = sequences.batch(cursor);
+                let batch = sequences.batch(cursor, share);
                 let failed = batch.is_err();
                 if let Ok(batch) = &batch {
                     cursor = batch.next;
@@ -191,7 +206,7 @@ impl Iterator for Batches {
             self.start_prefetching();
         }
         let prefetched = self.prefetcher.as_ref().and_then(|prefetcher| prefetcher.batches.as_ref()?.recv().ok());
-        let batch = prefetched.unwrap_or_else(|| self.sequences.batch(self.cursor));
+        let batch = prefetched.unwrap_or_else(|| self.sequences.batch(self.cursor, self.share));
         match &batch {
             Ok(batch) => self.cursor = batch.next,
             Err(_) => self.prefetcher = None,
@@ -201,9 +216,11 @@ impl Iterator for Batches {
 }
 
 impl Sequences {
-    /// Reads the batch at a cursor; it may continue into the next epoch.
-    fn batch(&self, mut cursor: DataCursor) -> Result<Batch> {
+    /// Reads a rank's batch of those from a cursor on, one per rank; they may continue into the
+    /// next epoch.
+    fn batch(&self, first: DataCursor, share: Share) -> Result<Batch> {
         let BatchOptions { batch, context, .. } = self.options;
+        let mut cursor = self.advance(first, share.rank.saturating_mul(batch));
         let mut inputs = Vec::with_capacity(batch * context);
         let mut targets = Vec::with_capacity(batch * context);
         let mut sequence = Vec::with_capacity(context + 1);
@@ -213,13 +230,19 @@ impl Sequences {
             self.data.read(epoch.start(self, cursor.position), context + 1, &mut sequence)?;
             inputs.extend_from_slice(&sequence[..context]);
             targets.extend_from_slice(&sequence[1..]);
-            cursor.position += 1;
-            if cursor.position == self.count {
-                cursor = DataCursor { epoch: cursor.epoch + 1, position: 0, ..cursor };
-                epoch = Epoch::new(self, &cursor);
+            let next = self.advance(cursor, 1);
+            if next.epoch != cursor.epoch {
+                epoch = Epoch::new(self, &next);
             }
+            cursor = next;
         }
-        Ok(Batch { inputs, targets, next: cursor })
+        Ok(Batch { inputs, targets, next: self.advance(first, share.ranks.saturating_mul(batch)) })
+    }
+
+    /// The cursor after `sequences` more.
+    fn advance(&self, cursor: DataCursor, sequences: usize) -> DataCursor {
+        let position = cursor.position + sequences as u64;
+        DataCursor { epoch: cursor.epoch + position / self.count, position: position % self.count, ..cursor }
     }
 }
 

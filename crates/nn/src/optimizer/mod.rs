@@ -7,8 +7,10 @@
 mod muon;
 mod schedule;
 
+use std::ops::Range;
+
 use bornite::{
-    DType, Device, Tensor,
+    DType, Device, Tensor, Var,
     fused::{AdamWStep, BiasCorrection, adam_direction, adamw},
     var::{Arena, SegmentValues, Update},
 };
@@ -182,37 +184,61 @@ pub(crate) struct Optimizer {
     lr_multipliers: Option<SegmentValues>,
     /// Maximum global gradient norm; larger gradients are scaled down to it.
     clip_norm: Option<f64>,
-    moments: Vec<Arena>,
+    /// Elements of the flat parameters that are updated; `None` for all.
+    part: Option<Range<usize>>,
+    /// One value per updated element.
+    moments: Vec<Var>,
     settings: Vec<ParameterSettings>,
+}
+
+/// Gradients of a step.
+#[derive(Clone, Copy)]
+pub(crate) struct StepGradients<'a> {
+    /// Flat, in any float type.
+    pub flat: &'a Tensor,
+    /// They are divided by this.
+    pub scale: Option<&'a Tensor>,
+    /// Global norm after the division, if `flat` is a part only.
+    pub norm: Option<&'a Tensor>,
 }
 
 /// Result of [`Optimizer::step`].
 pub(crate) struct OptimizerStep {
-    /// Updates of parameters and moments.
+    /// Updates of the moments and, unless only a part was updated, of the parameters.
     pub updates: Vec<Update>,
-    /// New parameters, flat, in f32: the source of 16-bit copies.
+    /// New parameters, or the new part, flat, in f32: the source of 16-bit copies.
     pub parameters: Tensor,
     /// Global gradient norm before clipping.
     pub grad_norm: Tensor,
 }
 
 impl Optimizer {
-    /// Creates an optimizer for an f32 arena, with settings for each of its tensors.
+    /// Creates an optimizer for an f32 arena, or for a part of its flat tensor, with settings for
+    /// each of its tensors.
     #[track_caller]
     pub fn new(
         kind: OptimizerKind,
         clip_norm: Option<f64>,
         settings: Vec<ParameterSettings>,
         arena: &Arena,
+        part: Option<Range<usize>>,
     ) -> Result<Optimizer> {
         kind.check()?;
         if let Some(clip_norm) = clip_norm.filter(|clip_norm| clip_norm.is_nan() || *clip_norm <= 0.0) {
             let what = format!("optimizer.clip_norm is {clip_norm}; it must be above 0 (omit it for no clipping)");
             return Err(Error::config(what));
         }
-        let moments = (0..kind.moment_count()).map(|_| arena.like(DType::F32, 0.0)).collect::<bornite::Result<_>>()?;
         let weight_decay = arena.segment_values(&vec![0.0; arena.segments().count()])?;
-        let empty = Optimizer { kind, weight_decay, lr_multipliers: None, clip_norm, moments, settings: vec![] };
+        if matches!(kind, OptimizerKind::Muon { .. }) && part.is_some() {
+            return Err(Error::config(
+                "the state of muon cannot be shared by ranks: it updates whole matrices; use another optimizer, or leave the state \
+                 whole",
+            ));
+        }
+        let elements = part.as_ref().map_or(weight_decay.elements(), ExactSizeIterator::len);
+        let zeros = Tensor::zeros(&[elements], DType::F32, arena.get().device()?);
+        let moments = (0..kind.moment_count()).map(|_| Var::new(&zeros)).collect::<bornite::Result<_>>()?;
+        let empty = Optimizer { kind, weight_decay, lr_multipliers: None, clip_norm, part, moments, settings: vec![] };
         empty.set_settings(settings, arena)
     }
 
@@ -226,7 +252,8 @@ impl Optimizer {
             }
         }
         let values = |value: fn(&ParameterSettings) -> f64| -> Result<SegmentValues> {
-            Ok(arena.segment_values(&settings.iter().map(value).collect::<Vec<_>>())?)
+            let all = arena.segment_values(&settings.iter().map(value).collect::<Vec<_>>())?;
+            Ok(self.part.clone().map_or(all.clone(), |part| all.slice(part)))
         };
         let weight_decay = values(|settings| settings.weight_decay)?;
         let has_multipliers = settings.iter().any(|settings| settings.lr_multiplier != 1.0);
@@ -234,9 +261,14 @@ impl Optimizer {
         Ok(Optimizer { weight_decay, lr_multipliers, settings, ..self.clone() })
     }
 
-    /// Optimizer state, one arena per moment.
-    pub fn moments(&self) -> &[Arena] {
+    /// Optimizer state: one value per moment and updated element.
+    pub fn moments(&self) -> &[Var] {
         &self.moments
+    }
+
+    /// Elements of the flat parameters that are updated; `None` for all.
+    pub fn part(&self) -> Option<Range<usize>> {
+        self.part.clone()
     }
 
     /// Returns the scalars of step `step`, counted from 1.
@@ -251,23 +283,18 @@ impl Optimizer {
         StepScalars { learning_rate: learning_rate as f32, bias_correction1, bias_correction2 }
     }
 
-    /// Computes a step from flat `gradients` in any float type, divided by `scale`; `scalars` is
-    /// the packed tensor of [`Optimizer::scalars`].
-    pub fn step(
-        &self,
-        parameters: &Arena,
-        gradients: &Tensor,
-        scale: Option<&Tensor>,
-        scalars: &Tensor,
-    ) -> OptimizerStep {
-        let g = gradients.cast(DType::F32);
-        let g = scale.map_or(g.clone(), |scale| g / scale);
-        let grad_norm = (&g * &g).sum(..).sqrt();
+    /// Computes a step; `scalars` is the packed tensor of [`Optimizer::scalars`].
+    pub fn step(&self, parameters: &Arena, gradients: StepGradients<'_>, scalars: &Tensor) -> OptimizerStep {
+        let g = gradients.flat.cast(DType::F32);
+        let g = gradients.scale.map_or(g.clone(), |scale| g / scale);
+        let grad_norm = gradients.norm.cloned().unwrap_or_else(|| (&g * &g).sum(..).sqrt());
         let finite = grad_norm.lt(f64::INFINITY); // false also for NaN
         // As in PyTorch's `clip_grad_norm_`.
         let clip_factor = self.clip_norm.map(|clip_norm| (clip_norm / (&grad_norm + 1e-6)).clamp(0.0, 1.0));
         let scalars = StepScalars::unpack(scalars);
-        let old: Vec<Tensor> = [parameters].into_iter().chain(&self.moments).map(Arena::get).collect();
+        let all = parameters.get();
+        let own = self.part.as_ref().map_or(all.clone(), |part| all.slice(0, part.start as isize..part.end as isize));
+        let old: Vec<Tensor> = std::iter::once(own).chain(self.moments.iter().map(Var::get)).collect();
         let (p, m) = (&old[0], &old[1..]);
         let multipliers = self.lr_multipliers.as_ref().map(SegmentValues::tensor);
         let lr = &multipliers.map_or(scalars.learning_rate.clone(), |factors| factors * &scalars.learning_rate);
@@ -329,8 +356,9 @@ impl Optimizer {
                 if_finite(&finite, &old, [p * (1.0 - decay() * lr) - direction * lr, first, second])
             }
         };
-        let arenas = [parameters].into_iter().chain(&self.moments);
-        let updates = arenas.zip(&new).map(|(arena, new)| arena.set(new.clone())).collect();
+        let whole = self.part.is_none().then(|| parameters.set(new[0].clone()));
+        let moments = self.moments.iter().zip(&new[1..]).map(|(moment, new)| moment.set(new.clone()));
+        let updates = whole.into_iter().chain(moments).collect();
         OptimizerStep { updates, parameters: new[0].clone(), grad_norm }
     }
 }

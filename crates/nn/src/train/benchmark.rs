@@ -55,7 +55,7 @@ pub fn benchmark_steps(
         // One step is profiled.
         let more_steps = warmup.max(1).saturating_add(1);
         let mut recorder = Recorder { observer, more_steps, info: None, steps: vec![] };
-        let mut run = prepare(config, folder, device, false, &mut recorder)?;
+        let mut run = prepare(config, folder, device, false, None, &mut recorder)?;
         let Some(info) = recorder.info.take() else { return Err(Error::config("the run did not begin")) };
         let (timed, last) = (info.steps, info.steps.saturating_add(more_steps));
         let started = Instant::now();

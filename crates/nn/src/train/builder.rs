@@ -8,6 +8,7 @@ use bornite::Tensor;
 use serde::{Deserialize, Serialize};
 
 use super::compiled_step::TrainStep;
+use super::data_parallel::DataParallel;
 use super::engine::Engine;
 use super::optimizer_state::{GroupChange, OptimizerState, ParameterGroup, lock};
 use super::precision::{LossScale, Precision};
@@ -199,6 +200,14 @@ impl<A> OptimizerBuilder<A> {
         self.with(|state| state.accumulate = batches)
     }
 
+    /// Data-parallel training: every rank calls the step with batches of its own, and each step
+    /// applies the mean gradient over all ranks. The initial parameters are those of rank 0. A
+    /// loss is that of this rank's batch; [`DataParallel::mean`] averages over ranks.
+    #[track_caller]
+    pub fn data_parallel(self, ranks: &DataParallel) -> Self {
+        self.with(|state| state.ranks = Some(ranks.clone()).filter(|ranks| ranks.size() > 1))
+    }
+
     /// Multiplies the learning rate of parameters whose names match a pattern, in which `*` matches
     /// any characters: `"head.*"`, `"*.bias"`. The last matching setting applies; a pattern that
     /// matches nothing is an error.
@@ -254,7 +263,7 @@ impl<A> OptimizerBuilder<A> {
     pub(crate) fn checkpoint(&self) -> Result<(Tensors, OptimizerProgress)> {
         let mut state = lock(&self.state);
         let engine = state.current_engine()?;
-        let mut tensors = engine.moments();
+        let mut tensors = engine.moments()?;
         tensors.extend(engine.accumulated_gradients());
         let Engine { steps, loss_scale, accumulated, .. } = *engine;
         Ok((tensors, OptimizerProgress { steps, loss_scale, accumulated }))

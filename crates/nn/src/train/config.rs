@@ -115,6 +115,8 @@ section! {
         keep_checkpoints | "keep": usize,
         tune_seconds: f64,
         activation_checkpointing | "checkpointing": bool,
+        shard_optimizer: bool,
+        rank_timeout: f64,
         sample_every: u64,
         sample_tokens: usize,
         sample_prompt | "prompt": String,
@@ -389,6 +391,8 @@ impl RunConfig {
             train.keep_checkpoints.get_or_insert(3);
             let tune_seconds = *train.tune_seconds.get_or_insert(4.0);
             train.activation_checkpointing.get_or_insert(false);
+            train.shard_optimizer.get_or_insert(false);
+            let rank_timeout = *train.rank_timeout.get_or_insert(60.0);
             train.sample_every.get_or_insert(0);
             train.sample_tokens.get_or_insert(64);
             train.sample_prompt.get_or_insert_default();
@@ -403,6 +407,9 @@ impl RunConfig {
             if tune_seconds < 0.0 {
                 let what = format!("train.tune_seconds is {tune_seconds}; it must be 0 or more (0 disables tuning)");
                 return Err(Error::config(what));
+            }
+            if rank_timeout.is_nan() || rank_timeout <= 0.0 {
+                return Err(Error::config(format!("train.rank_timeout is {rank_timeout}; it must be above 0")));
             }
             if weight_decay < 0.0 {
                 let what = format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more");

@@ -12,11 +12,12 @@ use bornite::{
     var::{Arena, commit},
 };
 
+use super::data_parallel::DataParallel;
 use super::pending::PendingStep;
 use super::precision::{LossScale, Precision};
 use super::step_traces::{LossFunction, StepFunctions, StepTraces};
 use crate::dropout;
-use crate::inputs::{ApplyInputs, GradientInputs, StepInputs, unpack_outputs};
+use crate::inputs::{ApplyInputs, ApplyPartInputs, GradientInputs, StepInputs, unpack_outputs};
 use crate::optimizer::{Optimizer, ParameterSettings, StepScalars};
 use crate::parameters::Weights;
 use crate::{Error, ErrorKind, Result};
@@ -28,10 +29,20 @@ const MAX_QUEUED_BATCHES: usize = 64;
 #[derive(Clone, Copy)]
 pub(crate) struct StepOptions {
     pub precision: Precision,
-    /// Batches per step.
+    /// Batches per step, of one rank.
     pub accumulate: usize,
+    /// Number of ranks that compute batches of a step, and the number of this one.
+    pub ranks: usize,
+    pub rank: usize,
     /// Seed of dropout.
     pub seed: u64,
+}
+
+impl StepOptions {
+    /// Batches per step, of all ranks.
+    pub fn step_batches(&self) -> usize {
+        self.accumulate.saturating_mul(self.ranks)
+    }
 }
 
 /// State of training.
@@ -41,6 +52,8 @@ pub(crate) struct Engine {
     /// In the dtype of the precision.
     pub weights: Weights,
     optimizer: Optimizer,
+    /// Ranks that share the batches of a step.
+    ranks: Option<DataParallel>,
     /// Accumulated gradients, if a step has several batches.
     gradients: Option<Arena>,
     pub loss_scale: LossScale,
@@ -56,13 +69,18 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new(options: StepOptions, optimizer: Optimizer, weights: Weights) -> Result<Engine> {
+    pub fn new(
+        options: StepOptions,
+        optimizer: Optimizer,
+        weights: Weights,
+        ranks: Option<DataParallel>,
+    ) -> Result<Engine> {
         if options.accumulate == 0 {
             return Err(Error::config("train.accumulate is 0; it must be at least 1"));
         }
         let parameters = &weights.parameters;
         let device = parameters.get().device()?;
-        let gradients = (options.accumulate > 1).then(|| parameters.like(DType::F32, 0.0)).transpose()?;
+        let gradients = (options.step_batches() > 1).then(|| parameters.like(DType::F32, 0.0)).transpose()?;
         let loss_scale = LossScale::new(options.precision);
         let (steps, accumulated, trainable) = (0, 0, None);
         Ok(Engine {
@@ -70,6 +88,7 @@ impl Engine {
             device,
             weights,
             optimizer,
+            ranks,
             gradients,
             loss_scale,
             steps,
@@ -124,9 +143,7 @@ impl Engine {
             if self.accumulated + 1 < self.options.accumulate {
                 return Ok((loss, None));
             }
-            let inputs = ApplyInputs { scalars: scalars(), loss_scale };
-            let [grad_norm] = unpack_outputs("apply_gradients", traces.apply_gradients.call(&inputs.into_list())?)?;
-            Ok((loss, Some(grad_norm)))
+            Ok((loss, Some(self.apply_gradients(traces, scalars(), loss_scale)?)))
         })?;
         match launched {
             (_, Some(_)) => {
@@ -136,6 +153,41 @@ impl Engine {
             (_, None) => self.accumulated += 1,
         }
         Ok(launched)
+    }
+
+    /// Updates the parameters by the accumulated gradients of all ranks; returns the gradient norm.
+    fn apply_gradients(&self, traces: &StepTraces<'_>, scalars: Tensor, loss_scale: Tensor) -> Result<Tensor> {
+        let whole = || -> Result<Tensor> {
+            let inputs = ApplyInputs { scalars: scalars.clone(), loss_scale: loss_scale.clone() };
+            let [grad_norm] = unpack_outputs("apply_gradients", traces.apply_gradients.call(&inputs.into_list())?)?;
+            Ok(grad_norm)
+        };
+        let (Some(ranks), Some(sums)) = (&self.ranks, &self.gradients) else { return whole() };
+        let mut flat = sums.get().to_vec::<f32>()?;
+        let Some(part) = self.optimizer.part() else {
+            ranks.all_reduce(&mut flat)?;
+            commit(&[], vec![sums.set(Tensor::from_slice(&flat, &[flat.len()], self.device))])?;
+            return whole();
+        };
+        ranks.reduce_scatter(&mut flat)?;
+        let own = &flat[part.clone()];
+        let scale = (self.loss_scale.scale * self.options.step_batches() as f64) as f32;
+        let mut squares = [own.iter().map(|gradient| f64::from(gradient / scale).powi(2)).sum::<f64>()];
+        ranks.all_reduce(&mut squares)?;
+        let grad_norm = Tensor::from_slice(&[squares[0].sqrt() as f32], &[], self.device);
+        let gradients = Tensor::from_slice(own, &[own.len()], self.device);
+        let inputs = ApplyPartInputs { gradients, grad_norm: grad_norm.clone(), scalars, loss_scale };
+        let [new] = unpack_outputs("apply_part", traces.apply_part.call(&inputs.into_list())?)?;
+        flat[part].copy_from_slice(&new.to_vec::<f32>()?);
+        ranks.all_gather(&mut flat)?;
+        let new = Tensor::from_slice(&flat, &[flat.len()], self.device);
+        let mut updates = vec![sums.set(Tensor::zeros(&[flat.len()], DType::F32, self.device))];
+        if self.options.precision.dtype() != DType::F32 {
+            updates.push(self.weights.values.set(new.cast(self.options.precision.dtype())));
+        }
+        updates.push(self.weights.parameters.set(new));
+        commit(&[], updates)?;
+        Ok(grad_norm)
     }
 
     /// Current scale of the loss.
@@ -158,7 +210,8 @@ impl Engine {
             let zeros = || Tensor::from_slice(&[0u64, 0], &[2], self.device);
             return self.unread_state.get_or_insert_with(zeros).clone();
         }
-        let state = dropout::state(self.options.seed, self.steps + 1, self.accumulated as u64);
+        let batch = self.accumulated * self.options.ranks + self.options.rank;
+        let state = dropout::state(self.options.seed, self.steps + 1, batch as u64);
         Tensor::from_slice(&state, &[2], self.device)
     }
 
@@ -244,16 +297,35 @@ impl Engine {
         self.loss_scale = self.loss_scale.updated(self.options.precision, finite);
     }
 
-    /// Returns the optimizer state by name, for a checkpoint.
-    pub fn moments(&self) -> BTreeMap<String, Tensor> {
-        let moments = self.optimizer.moments().iter().enumerate();
-        moments.flat_map(|(n, arena)| named(arena, &format!("moment{n}."))).collect()
+    /// Returns the optimizer state by name, for a checkpoint. If ranks share it, all must call
+    /// this.
+    pub fn moments(&self) -> Result<BTreeMap<String, Tensor>> {
+        let table = &self.weights.parameters;
+        let mut all = BTreeMap::new();
+        for (n, moment) in self.optimizer.moments().iter().enumerate() {
+            let flat = match (self.optimizer.part(), &self.ranks) {
+                (Some(part), Some(ranks)) => {
+                    let mut flat = vec![0f32; table.get().elements()?];
+                    flat[part].copy_from_slice(&moment.get().to_vec::<f32>()?);
+                    ranks.all_gather(&mut flat)?;
+                    Tensor::from_slice(&flat, &[flat.len()], self.device)
+                }
+                _ => moment.get(),
+            };
+            all.extend(named(table, &table.unflatten(&flat), &format!("moment{n}.")));
+        }
+        Ok(all)
     }
 
     /// Restores the optimizer state.
     pub fn load_moments(&self, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
-        for (n, arena) in self.optimizer.moments().iter().enumerate() {
-            load(arena, tensors, &format!("moment{n}."))?;
+        for (n, moment) in self.optimizer.moments().iter().enumerate() {
+            let whole = self.weights.parameters.like(DType::F32, 0.0)?;
+            load(&whole, tensors, &format!("moment{n}."))?;
+            let flat = whole.get();
+            let part = self.optimizer.part();
+            let own = part.map_or(flat.clone(), |part| flat.slice(0, part.start as isize..part.end as isize));
+            commit(&[], vec![moment.set(own)])?;
         }
         Ok(())
     }
@@ -266,7 +338,7 @@ impl Engine {
     /// Returns the gradients that were accumulated since the last step, by name.
     pub fn accumulated_gradients(&self) -> BTreeMap<String, Tensor> {
         let gradients = self.gradients.as_ref().filter(|_| self.accumulated > 0);
-        gradients.map(|arena| named(arena, GRADIENT)).unwrap_or_default()
+        gradients.map(|arena| named(arena, &arena.tensors(), GRADIENT).collect()).unwrap_or_default()
     }
 
     /// Restores the gradients of `accumulated` batches.
@@ -280,9 +352,9 @@ impl Engine {
     }
 }
 
-/// Tensors of an arena by name, with a prefix.
-fn named(arena: &Arena, prefix: &str) -> BTreeMap<String, Tensor> {
-    arena.segments().map(|(name, _)| format!("{prefix}{name}")).zip(arena.tensors()).collect()
+/// Tensors of an arena's segments by name, with a prefix.
+fn named(arena: &Arena, tensors: &[Tensor], prefix: &str) -> impl Iterator<Item = (String, Tensor)> {
+    arena.segments().map(move |(name, _)| format!("{prefix}{name}")).zip(tensors.iter().cloned())
 }
 
 /// Replaces all tensors of an arena.

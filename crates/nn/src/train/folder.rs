@@ -11,6 +11,7 @@ use bornite_support::tune::TuningRecord;
 use serde::{Deserialize, Serialize};
 
 use super::config::RunConfig;
+use super::data_parallel::DataParallel;
 use super::metrics::StepMetrics;
 use super::precision::{LossScale, Precision};
 use super::workload::{available_bytes, format_bytes};
@@ -208,7 +209,7 @@ impl TrainedModel {
                 let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(batch))?)?;
                 Ok(loss.item()?)
             };
-            mean_loss(data, batch, context, max_batches, self.device(), &batch_loss)
+            mean_loss(data, [batch, context], max_batches, self.device(), None, &batch_loss)
         })
     }
 
@@ -287,13 +288,13 @@ pub(crate) fn rename_retired_tensors(checkpoint: &mut Checkpoint) {
 }
 
 /// Returns the mean of `loss` over at most `max_batches` batches of `data`, in order, and the
-/// number of batches.
+/// number of batches. Ranks share the batches.
 pub(crate) fn mean_loss(
     data: &TokenDataset,
-    batch: usize,
-    context: usize,
+    [batch, context]: [usize; 2],
     max_batches: u64,
     device: Device,
+    ranks: Option<&DataParallel>,
     loss: &dyn Fn(&[Tensor]) -> Result<f64>,
 ) -> Result<(f64, u64)> {
     if max_batches == 0 {
@@ -302,16 +303,19 @@ pub(crate) fn mean_loss(
     // No sequence is used twice, which would weight it more than others.
     let sequences = data.len().saturating_sub(1) / context.max(1) as u64;
     let batch = batch.min(sequences.max(1) as usize);
-    let mut batches = data.batches(&BatchOptions { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
+    let batches = data.batches(&BatchOptions { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
     let count = (sequences / batch as u64).min(max_batches).max(1);
-    let mut sum = 0.0;
-    for _ in 0..count {
-        let Some(next) = batches.next() else { break };
+    let (rank, size) = ranks.map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));
+    let mut losses = vec![0.0; count as usize];
+    for (slot, next) in losses.iter_mut().skip(rank).step_by(size).zip(batches.of_rank(rank, size)) {
         let next = next?;
         let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &[batch, context], device);
-        sum += loss(&LossInputs { tokens: tensor(&next.inputs), targets: tensor(&next.targets) }.into_list())?;
+        *slot = loss(&LossInputs { tokens: tensor(&next.inputs), targets: tensor(&next.targets) }.into_list())?;
     }
-    Ok((sum / count as f64, count))
+    if let Some(ranks) = ranks {
+        ranks.all_reduce(&mut losses)?;
+    }
+    Ok((losses.iter().sum::<f64>() / count as f64, count))
 }
 
 /// Creates a run's folder. A folder that already contains a checkpoint is an error.

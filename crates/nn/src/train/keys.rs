@@ -204,6 +204,18 @@ pub const KEYS: &[ConfigKey] = &[
         "Recomputes each block in the backward pass instead of storing its activations: less memory, about a third more time.",
     ),
     key(
+        "train.shard_optimizer",
+        ValueKind::Flag,
+        "false",
+        "With several ranks, each holds a part of the optimizer state only (ZeRO stage 1).",
+    ),
+    key(
+        "train.rank_timeout",
+        ValueKind::Number,
+        "60",
+        "With several ranks, seconds after which a rank that does not answer counts as dead.",
+    ),
+    key(
         "train.sample_every",
         ValueKind::Count,
         "0",

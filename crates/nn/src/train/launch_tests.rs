@@ -4,7 +4,7 @@ use bornite::{plan::with_gpu_plans, trace, trace::TensorSpec, var::Update};
 
 use crate::model::{Gpt, GptConfig};
 use crate::networks::{batches, goldens, models};
-use crate::optimizer::{Optimizer, OptimizerKind, ParameterSettings};
+use crate::optimizer::{Optimizer, OptimizerKind, ParameterSettings, StepGradients};
 use crate::parameters::Context;
 use crate::prelude::*;
 
@@ -27,12 +27,13 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
         let (arena, buffers) = (values.parameters, values.buffers);
         let kind = OptimizerKind::AdamW { beta1: 0.9, beta2: 0.999, eps: 1e-8 };
         let settings = params.list().iter().map(|info| ParameterSettings::new(info, 0.1)).collect();
-        let optimizer = Optimizer::new(kind, Some(1.0), settings, &arena).unwrap();
+        let optimizer = Optimizer::new(kind, Some(1.0), settings, &arena, None).unwrap();
         let handwritten = trace(|inputs| {
             let [x, y, scalars] = inputs else { panic!("{} inputs", inputs.len()) };
             let context = Context::training(arena.tensors(), Tensor::zeros(&[2], DType::U64, device));
             let loss = context.run(&params, || model.forward(x)).cross_entropy(y);
-            let step = optimizer.step(&arena, &arena.gradient(&loss), None, scalars);
+            let gradients = StepGradients { flat: &arena.gradient(&loss), scale: None, norm: None };
+            let step = optimizer.step(&arena, gradients, scalars);
             let mut updates: Vec<Update> = step.updates;
             if let Some(buffers) = &buffers {
                 // As the batch norm: 0.9 of the old statistics and 0.1 of the batch's.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bornite::Tensor;
 
+use super::data_parallel::DataParallel;
 use super::engine::{Engine, StepOptions};
 use super::precision::Precision;
 use crate::error::located;
@@ -36,6 +37,8 @@ pub(crate) struct OptimizerState {
     pub clip_norm: Option<f64>,
     pub precision: Precision,
     pub accumulate: usize,
+    /// Ranks that share the batches of a step.
+    pub ranks: Option<DataParallel>,
     pub groups: Vec<ParameterGroup>,
     pub engine: Option<Engine>,
     /// [`Params::changes`] that the engine has seen.
@@ -63,6 +66,7 @@ impl OptimizerState {
             clip_norm: None,
             precision: Precision::F32,
             accumulate: 1,
+            ranks: None,
             groups: vec![],
             engine: None,
             seen_changes: 0,
@@ -125,10 +129,13 @@ impl OptimizerState {
             if self.engine.is_none() {
                 let weights = Weights::new(&self.params, self.precision.dtype())?;
                 let settings = self.settings(&self.params.state())?;
-                let optimizer = Optimizer::new(self.kind, self.clip_norm, settings, &weights.parameters)?;
+                let ranks = self.ranks.clone();
+                let part = ranks.as_ref().map(|ranks| ranks.begin(&self.params)).transpose()?.flatten();
+                let optimizer = Optimizer::new(self.kind, self.clip_norm, settings, &weights.parameters, part)?;
                 let (precision, accumulate, seed) = (self.precision, self.accumulate, self.params.seed());
-                let options = StepOptions { precision, accumulate, seed };
-                self.engine = Some(Engine::new(options, optimizer, weights)?);
+                let (rank, size) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));
+                let options = StepOptions { precision, accumulate, ranks: size, rank, seed };
+                self.engine = Some(Engine::new(options, optimizer, weights, ranks)?);
                 self.seen_changes = changes.wrapping_sub(1);
             }
             if self.seen_changes != changes {

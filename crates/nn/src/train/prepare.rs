@@ -11,17 +11,18 @@ use std::time::Instant;
 
 use bornite::{Device, Tensor};
 use bornite_support::Machine;
-use bornite_support::tune::Tuner;
+use bornite_support::tune::{Tuner, TuningRecord};
 
 use super::builder::{AnyOptimizer, OptimizerProgress};
 use super::config::RunConfig;
+use super::data_parallel::DataParallel;
 use super::folder::{
     CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_tokenizer, claim_run_folder,
     named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
 use super::metrics::Metrics;
 use super::precision::Precision;
-use super::run::{Observer, Run, RunInfo, TrainEvent};
+use super::run::{Observer, Run, RunFiles, RunInfo, TrainEvent};
 use super::workload::{Workload, available_bytes, flops_per_token, format_bytes, parameter_count, peak_flops};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest};
 use crate::data::{BatchOptions, DataObserver, DataProgress, DataSource, TokenDataset, train_tokenizer_with_observer};
@@ -37,24 +38,33 @@ pub(super) fn prepare(
     folder: &Path,
     device: Device,
     resume: bool,
+    ranks: Option<&DataParallel>,
     observer: &mut dyn Observer,
 ) -> Result<Run> {
-    let (mut config, store, resumed) = start_or_resume(config, folder, device, resume, observer)?;
-    let state = resumed.as_ref().map(|(_, state)| state);
-    let sources = existing_sources(&config)?;
-    let from = match (state, &config.model.from) {
-        (None, Some(from)) => Some(TrainedModel::open(from, config.data.tokenizer.as_deref(), device)?),
-        _ => None,
+    let mut inputs = || prepare_inputs(config, folder, device, resume, ranks, observer);
+    let inputs = match ranks {
+        None => inputs()?,
+        // The files that rank 0 writes are read by the others.
+        Some(ranks) if ranks.rank() == 0 => {
+            let inputs = ranks.long_work(inputs)?;
+            ranks.long_work(|| Ok(()))?;
+            inputs
+        }
+        Some(ranks) => {
+            ranks.long_work(|| Ok(()))?;
+            ranks.long_work(inputs)?
+        }
     };
-    let tokenizer = tokenizer(&config, folder, state, from.as_ref(), &sources, observer)?;
-    let model = model(&config, state, from.as_ref(), &tokenizer)?;
-    config.set_gpt(&model);
-    let workload = workload(&mut config, &model, device)?;
+    let Inputs { config, store, resumed, from, tokenizer, model, workload, training, validation } = inputs;
     let Workload { batch, context, accumulate, precision, optimizer, activation_checkpointing, .. } = workload;
     let seed = config.train.seed.unwrap_or(0);
-
-    let (training, validation) = data(&config, folder, &sources, &tokenizer, context, observer)?;
-    let mut batches = training.batches(&BatchOptions { batch, context, seed, ..BatchOptions::default() })?;
+    let ranks = match ranks {
+        Some(ranks) => Some(connect(ranks, &config)?),
+        None => None,
+    };
+    let (rank, size) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));
+    let batches = training.batches(&BatchOptions { batch, context, seed, ..BatchOptions::default() })?;
+    let mut batches = batches.of_rank(rank, size);
 
     let clip_norm = config.optimizer.clip_norm.filter(|clip_norm| *clip_norm > 0.0);
     let weight_decay = config.optimizer.weight_decay.unwrap_or(0.0);
@@ -62,6 +72,10 @@ pub(super) fn prepare(
     let gpt = Gpt::new(&params, model.clone())?.activation_checkpointing(activation_checkpointing);
     let optimizer = AnyOptimizer::of_kind(&params, optimizer).weight_decay(weight_decay);
     let optimizer = optimizer.precision(precision).accumulate(accumulate);
+    let optimizer = match &ranks {
+        Some(ranks) => optimizer.data_parallel(ranks),
+        None => optimizer,
+    };
     let optimizer = match clip_norm {
         Some(clip_norm) => optimizer.clip_norm(clip_norm),
         None => optimizer,
@@ -79,9 +93,11 @@ pub(super) fn prepare(
     }
     // Allocates parameters and optimizer state before anything is written.
     optimizer.weights()?;
-    truncate_samples(&folder.join(SAMPLES), resumed.as_ref().map_or(Some(0), |(_, state)| state.samples_bytes))?;
-    files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
-    write_environment(folder, device)?;
+    if store.is_some() {
+        truncate_samples(&folder.join(SAMPLES), resumed.as_ref().map_or(Some(0), |(_, state)| state.samples_bytes))?;
+        files::replace(&folder.join(CONFIG), config.text()?.as_bytes())?;
+        write_environment(folder, device)?;
+    }
     let step = optimizer.steps();
     let info = RunInfo {
         step,
@@ -89,7 +105,7 @@ pub(super) fn prepare(
         parameters: parameter_count(&model) as u64,
         tokens: training.len(),
         validation_tokens: validation.as_ref().map_or(0, TokenDataset::len),
-        tokens_per_step: batch.saturating_mul(context).saturating_mul(accumulate) as u64,
+        tokens_per_step: batch.saturating_mul(context).saturating_mul(accumulate).saturating_mul(size) as u64,
         precision,
         flops_per_token: flops_per_token(&model, context),
         peak_flops: peak_flops(device, precision),
@@ -109,10 +125,17 @@ pub(super) fn prepare(
         resumed.as_ref().map_or((None, 0.0, None), |(_, state)| {
             (state.pending_scale_update, state.elapsed_seconds, state.pending_metrics)
         });
+    // The metrics of an interrupted step are written again.
+    let written_step = step - u64::from(pending_metrics.is_some()).min(step);
+    let files = match store {
+        Some(store) => Some(RunFiles { store, metrics: Metrics::open(folder, written_step)? }),
+        None => None,
+    };
     Ok(Run {
         schedule: config.lr_schedule(),
-        // The metrics of an interrupted step are written again.
-        metrics: Metrics::open(folder, step - u64::from(pending_metrics.is_some()).min(step))?,
+        skipped: files.as_ref().map_or(0, |files| files.metrics.skipped()),
+        files,
+        ranks,
         folder: folder.into(),
         tokens_per_step: info.tokens_per_step,
         config,
@@ -129,7 +152,6 @@ pub(super) fn prepare(
         tokenizer,
         batches,
         validation,
-        store,
         shape: [batch, context],
         unread: None,
         gpu_timer: Default::default(),
@@ -142,23 +164,92 @@ pub(super) fn prepare(
     })
 }
 
-/// Returns the resolved settings, the checkpoint store, and the checkpoint to resume from.
+/// Settings, data and checkpoint that a run starts from.
+struct Inputs {
+    config: RunConfig,
+    /// `None` on other ranks than 0.
+    store: Option<CheckpointStore>,
+    /// The checkpoint to resume from.
+    resumed: Option<(Checkpoint, State)>,
+    /// The model to fine-tune.
+    from: Option<TrainedModel>,
+    tokenizer: Tokenizer,
+    model: GptConfig,
+    /// Of this rank.
+    workload: Workload,
+    training: TokenDataset,
+    validation: Option<TokenDataset>,
+}
+
+/// Reads the inputs of a run; rank 0 writes tokenizer and tokens.
+fn prepare_inputs(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    ranks: Option<&DataParallel>,
+    observer: &mut dyn Observer,
+) -> Result<Inputs> {
+    let writes = ranks.is_none_or(|ranks| ranks.rank() == 0);
+    let (mut config, store, resumed) = start_or_resume(config, folder, device, resume, writes, observer)?;
+    let state = resumed.as_ref().map(|(_, state)| state);
+    let sources = existing_sources(&config)?;
+    let from = match (state, &config.model.from) {
+        (None, Some(from)) => Some(TrainedModel::open(from, config.data.tokenizer.as_deref(), device)?),
+        _ => None,
+    };
+    let tokenizer = match writes {
+        true => tokenizer(&config, folder, state, from.as_ref(), &sources, observer)?,
+        false => run_tokenizer(folder)?,
+    };
+    let model = model(&config, state, from.as_ref(), &tokenizer)?;
+    config.set_gpt(&model);
+    let workload = workload(&mut config, &model, device, ranks)?;
+    let (training, validation) = data(&config, folder, &sources, &tokenizer, workload.context, observer)?;
+    Ok(Inputs { config, store, resumed, from, tokenizer, model, workload, training, validation })
+}
+
+/// Checks that all ranks have the same settings, and gives them the tuned choices of rank 0.
+fn connect(ranks: &DataParallel, config: &RunConfig) -> Result<DataParallel> {
+    let own = config.text()?;
+    let first = ranks.broadcast_text(&own)?;
+    if own != first {
+        let differing = own.lines().zip(first.lines()).find(|(own, first)| own != first);
+        let (line, other) = differing.unwrap_or(("another number of settings", "than this"));
+        let rank = ranks.rank();
+        return Err(Error::config(format!(
+            "rank {rank} has {line}, rank 0 has {other}; start all ranks with the same settings"
+        )));
+    }
+    let tuner = Tuner::global().map_err(bornite::Error::from)?;
+    let records = serde_json::to_string(&tuner.known_records()).unwrap_or_default();
+    let records = ranks.broadcast_text(&records)?;
+    if ranks.rank() > 0 {
+        let records = serde_json::from_str::<Vec<TuningRecord>>(&records);
+        tuner.pin(records.map_err(|error| Error::config(format!("tuned choices of rank 0: {error}")))?);
+    }
+    Ok(ranks.clone().shard_optimizer(config.train.shard_optimizer.unwrap_or(false)))
+}
+
+/// Returns the resolved settings, the checkpoint store if this rank writes files, and the
+/// checkpoint to resume from.
 fn start_or_resume(
     config: &RunConfig,
     folder: &Path,
     device: Device,
     resume: bool,
+    writes: bool,
     observer: &mut dyn Observer,
-) -> Result<(RunConfig, CheckpointStore, Option<(Checkpoint, State)>)> {
+) -> Result<(RunConfig, Option<CheckpointStore>, Option<(Checkpoint, State)>)> {
     let requested = config.absolute()?;
     let mut config = requested.resolved()?;
     let checkpoints = folder.join(CHECKPOINTS);
-    if !resume || !checkpoints.is_dir() {
+    if writes && (!resume || !checkpoints.is_dir()) {
         existing_sources(&config)?;
         claim_run_folder(folder)?;
     }
-    let store =
-        CheckpointStore::open(&checkpoints, Keep { last: config.train.keep_checkpoints.unwrap_or(1), best: true })?;
+    let keep = Keep { last: config.train.keep_checkpoints.unwrap_or(1), best: true };
+    let store = writes.then(|| CheckpointStore::open(&checkpoints, keep)).transpose()?;
     let tuner = Tuner::global().map_err(bornite::Error::from)?;
     // Tuned choices stay fixed for the whole run and are part of every checkpoint, also those that
     // are needed late.
@@ -289,7 +380,12 @@ fn model(
 
 /// Returns the workload of a step, which must fit into memory, and fills in settings that depend on
 /// model and device.
-fn workload(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result<Workload> {
+fn workload(
+    config: &mut RunConfig,
+    model: &GptConfig,
+    device: Device,
+    ranks: Option<&DataParallel>,
+) -> Result<Workload> {
     let optimizer = config.optimizer_kind()?;
     let train = &mut config.train;
     let context = *train.context.get_or_insert(model.context);
@@ -300,11 +396,13 @@ fn workload(config: &mut RunConfig, model: &GptConfig, device: Device) -> Result
         )));
     }
     let default = if device.is_cuda() { Precision::Bf16 } else { Precision::F32 };
+    let (batch, accumulate) = (train.batch.unwrap_or(1), train.accumulate.unwrap_or(1));
+    let (batch, accumulate) = ranks.map_or(Ok((batch, accumulate)), |ranks| ranks.share(batch, accumulate))?;
     let workload = Workload {
         model: model.clone(),
-        batch: train.batch.unwrap_or(1),
+        batch,
         context,
-        accumulate: train.accumulate.unwrap_or(1),
+        accumulate,
         precision: *train.precision.get_or_insert(default),
         optimizer,
         activation_checkpointing: train.activation_checkpointing.unwrap_or(false),

@@ -17,12 +17,14 @@ use bornite_support::tune::{Tuner, TuningRecord};
 use super::builder::AnyOptimizer;
 use super::compiled_step::TrainStep;
 use super::config::RunConfig;
+use super::data_parallel::DataParallel;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
 use super::gpu_time::{GpuSpan, GpuTimer};
 use super::metrics::{Metrics, StepMetrics};
 use super::pending::PendingStep;
 use super::precision::Precision;
 use super::prepare::prepare;
+use super::rank_observer::RankObserver;
 use super::tuning::Tuning;
 use crate::checkpoint::{Checkpoint, CheckpointStore};
 use crate::data::{Batches, DataProgress, TokenDataset};
@@ -138,15 +140,47 @@ pub fn run(
     resume: bool,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
+    located(|| run_on(config, folder, device, resume, None, observer))
+}
+
+/// As [`run`], on one of several ranks, each of which calls this with the same settings. The ranks
+/// share the batches of each step; rank 0 writes all files, and its observer receives the events.
+/// The run stops if one of the observers requests it. After an error, all ranks fail.
+#[track_caller]
+pub fn run_data_parallel(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    ranks: &DataParallel,
+    observer: &mut dyn Observer,
+) -> Result<RunSummary> {
     located(|| {
-        // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache
-        // as it is when a kernel is first needed.
-        let _sealed = Tuner::global().map_err(bornite::Error::from)?.ignore_disk();
-        let mut run = prepare(config, folder, device, resume, observer)?;
-        let stopped = run.run_steps(observer)?;
-        let (step, skipped) = (run.optimizer.steps(), run.metrics.skipped());
-        Ok(RunSummary { step, stopped, skipped, last_metrics: run.last_metrics, folder: folder.into() })
+        let result = run_on(config, folder, device, resume, Some(ranks), observer);
+        if let Err(error) = &result {
+            ranks.abort(error);
+        }
+        result
     })
+}
+
+fn run_on(
+    config: &RunConfig,
+    folder: &Path,
+    device: Device,
+    resume: bool,
+    ranks: Option<&DataParallel>,
+    observer: &mut dyn Observer,
+) -> Result<RunSummary> {
+    // Tuned choices come from the start of the run or its checkpoint, not from the tuning cache
+    // as it is when a kernel is first needed.
+    let _sealed = Tuner::global().map_err(bornite::Error::from)?.ignore_disk();
+    let mut observer = RankObserver::new(observer, ranks);
+    let mut run = prepare(config, folder, device, resume, ranks, &mut observer)?;
+    observer.begin_steps();
+    let stopped = run.run_steps(&mut observer)?;
+    let (step, skipped) = (run.optimizer.steps(), run.skipped);
+    Ok(RunSummary { step, stopped, skipped, last_metrics: run.last_metrics, folder: folder.into() })
 }
 
 /// A step whose results have not been read yet.
@@ -171,10 +205,14 @@ pub(super) struct Run {
     pub tokenizer: Tokenizer,
     pub batches: Batches,
     pub validation: Option<TokenDataset>,
-    pub store: CheckpointStore,
-    pub metrics: Metrics,
+    /// Files of the run; `None` on other ranks than 0.
+    pub files: Option<RunFiles>,
+    /// Ranks that share the batches of a step.
+    pub ranks: Option<DataParallel>,
+    /// Number of skipped steps.
+    pub skipped: u64,
     pub schedule: LrSchedule,
-    /// Sequences per batch, tokens per sequence.
+    /// Sequences per batch of this rank, tokens per sequence.
     pub shape: [usize; 2],
     pub tokens_per_step: u64,
     pub unread: Option<UnreadStep>,
@@ -191,10 +229,16 @@ pub(super) struct Run {
     pub generator: Option<TextGenerator>,
 }
 
+/// Files that a run writes.
+pub(super) struct RunFiles {
+    pub store: CheckpointStore,
+    pub metrics: Metrics,
+}
+
 impl Run {
     /// Runs steps until the last one or until the observer stops the run; returns true if it was
     /// stopped.
-    fn run_steps(&mut self, observer: &mut dyn Observer) -> Result<bool> {
+    fn run_steps(&mut self, observer: &mut RankObserver<'_>) -> Result<bool> {
         let steps = self.config.train.steps.unwrap_or(0);
         if let Some(metrics) = self.pending_metrics.take()
             && !self.after_step(Some(metrics), observer)?
@@ -202,7 +246,7 @@ impl Run {
             return Ok(true);
         }
         while self.optimizer.steps() < steps {
-            if observer.should_stop() || !self.step(steps, observer)? {
+            if observer.stops_now()? || !self.step(steps, observer)? {
                 self.finish_unread(Instant::now(), None, observer)?;
                 self.save(None, observer)?;
                 return Ok(true);
@@ -267,7 +311,7 @@ impl Run {
         self.finish_unread(ended, None, observer)?;
         // A resumed run removes the line of the step that must be evaluated again.
         if let Some(metrics) = metrics.filter(|metrics| self.last_metrics.is_none_or(|last| last.step < metrics.step)) {
-            self.metrics.push(&metrics)?;
+            self.push(&metrics)?;
         }
         self.pending_metrics = metrics.or(self.last_metrics);
         self.save(None, observer)?;
@@ -295,7 +339,9 @@ impl Run {
             let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &shape, device);
             Ok(Some(LossInputs { tokens: tensor(&batch.inputs), targets: tensor(&batch.targets) }.into_list()))
         };
-        let tuning = Tuning::after(self.optimizer.steps(), device, &self.config)?;
+        // Choices that differ between ranks would give other bits after a resume.
+        let limit_seconds = self.config.train.tune_seconds.filter(|_| self.ranks.is_none());
+        let tuning = Tuning::after(self.optimizer.steps(), device, limit_seconds)?;
         self.optimizer.set_lr(lr);
         let launch = || interruptible(interrupt, || self.train_step.step_from(&mut next));
         let (launched, note) = tuning.run(launch);
@@ -350,7 +396,10 @@ impl Run {
         validation_loss: Option<f64>,
         observer: &mut dyn Observer,
     ) -> Result<()> {
-        let result = step.pending.wait()?;
+        let mut result = step.pending.wait()?;
+        if let Some(ranks) = &self.ranks {
+            result.loss = ranks.mean(result.loss)?;
+        }
         self.pending_scale_update = Some(result.finite);
         let seconds = ended.saturating_duration_since(step.started).as_secs_f64().max(1e-9);
         self.elapsed_seconds += seconds;
@@ -371,8 +420,13 @@ impl Run {
         self.report(metrics, observer)
     }
 
+    fn push(&mut self, metrics: &StepMetrics) -> Result<()> {
+        self.skipped += u64::from(metrics.skipped);
+        self.files.as_mut().map_or(Ok(()), |files| files.metrics.push(metrics))
+    }
+
     fn report(&mut self, metrics: StepMetrics, observer: &mut dyn Observer) -> Result<()> {
-        self.metrics.push(&metrics)?;
+        self.push(&metrics)?;
         self.last_metrics = Some(metrics);
         observer.on_event(TrainEvent::Step(&metrics));
         Ok(())
@@ -380,18 +434,22 @@ impl Run {
 
     fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
-        let max_batches = self.config.train.eval_batches.unwrap_or(1) as u64;
+        // Batches of the settings, which may be larger than those of one of several ranks.
+        let larger = self.config.train.batch.unwrap_or(1) / self.shape[0].max(1);
+        let max_batches = (self.config.train.eval_batches.unwrap_or(1) * larger.max(1)) as u64;
         let loss = |batch: &[Tensor]| match observer.should_stop() {
             true => Err(Error::stopped()),
             false => interruptible(observer.interrupt_flag(), || self.train_step.evaluate(batch)),
         };
-        let (loss, _) = mean_loss(data, self.shape[0], self.shape[1], max_batches, self.device, &loss)?;
+        let (loss, _) = mean_loss(data, self.shape, max_batches, self.device, self.ranks.as_ref(), &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
     }
 
     fn save(&mut self, metric: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
         let step = self.optimizer.steps();
-        self.metrics.write_plot()?;
+        if let Some(files) = &mut self.files {
+            files.metrics.write_plot()?;
+        }
         if self.saved_step == Some(step) {
             return Ok(());
         }
@@ -412,11 +470,18 @@ impl Run {
         };
         let mut checkpoint = Checkpoint::new(step, self.gpt.params().tensors()?, state_json(&state)?);
         checkpoint.groups.insert(MOMENTS.into(), moments);
-        let saved = self.store.save(&checkpoint, metric)?;
+        let files = &mut self.files;
+        let mut save = || files.as_mut().map(|files| files.store.save(&checkpoint, metric)).transpose();
+        let saved = match &self.ranks {
+            Some(ranks) => ranks.long_work(save)?,
+            None => save()?,
+        };
         self.saved_step = Some(step);
         observer.on_unsaved_steps(0);
-        saved.notes.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
-        observer.on_event(TrainEvent::Saved { step, path: &saved.path, best: saved.best });
+        if let Some(saved) = saved {
+            saved.notes.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
+            observer.on_event(TrainEvent::Saved { step, path: &saved.path, best: saved.best });
+        }
         Ok(())
     }
 
@@ -450,9 +515,11 @@ impl Run {
             return Ok(false);
         }
         let text = prompt + &generated.text;
-        let path = self.folder.join(SAMPLES);
-        let written = write!(files::append(&path)?, "--- step {step}\n{text}\n");
-        written.map_err(Error::io("write", &path))?;
+        if self.files.is_some() {
+            let path = self.folder.join(SAMPLES);
+            let written = write!(files::append(&path)?, "--- step {step}\n{text}\n");
+            written.map_err(Error::io("write", &path))?;
+        }
         observer.on_event(TrainEvent::Sample { step, text: &text });
         Ok(true)
     }

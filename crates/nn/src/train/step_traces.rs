@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bornite::{
-    DType, Tensor, trace,
+    DType, Device, Tensor, trace,
     trace::Trace,
     var::{Arena, Update},
 };
 
 use super::engine::StepOptions;
 use super::precision::Precision;
-use crate::inputs::{ApplyInputs, GradientInputs, StepInputs};
-use crate::optimizer::Optimizer;
+use crate::inputs::{ApplyInputs, ApplyPartInputs, GradientInputs, StepInputs};
+use crate::optimizer::{Optimizer, StepGradients};
 use crate::parameters::Context;
 
 /// The loss of a batch with the parameter values of a context, and updates of other variables.
@@ -26,6 +26,8 @@ pub(crate) struct StepTraces<'f> {
     pub accumulate_gradients: Trace<'f>,
     /// A step from the accumulated gradients.
     pub apply_gradients: Trace<'f>,
+    /// A step of a part of the parameters from their gradients, summed over all ranks.
+    pub apply_part: Trace<'f>,
     /// Loss of a batch, in evaluation mode.
     pub loss: Trace<'f>,
     /// Set when a traced loss draws random numbers. Otherwise the random state is not read.
@@ -61,6 +63,7 @@ impl<'f> StepFunctions<'f> {
             single_batch_step: self.clone().single_batch_step(),
             accumulate_gradients: self.clone().accumulate_gradients(),
             apply_gradients: self.clone().apply_gradients(),
+            apply_part: self.clone().apply_part(),
             draws: self.draws.clone(),
             loss: self.evaluation_loss(),
         }
@@ -92,19 +95,16 @@ impl<'f> StepFunctions<'f> {
         let mut found = loss.grad(&chosen.map(|(value, _)| value).collect::<Vec<_>>()).into_iter();
         let gradient = |(value, trainable): (&Tensor, &bool)| match (trainable, value.shape(), value.dtype()) {
             (true, ..) => found.next().unwrap_or_else(|| value.clone()),
-            (false, Ok(shape), Ok(dtype)) => {
-                Tensor::zeros(shape, dtype, value.device().unwrap_or(bornite::Device::cpu()))
-            }
+            (false, Ok(shape), Ok(dtype)) => Tensor::zeros(shape, dtype, value.device().unwrap_or(Device::cpu())),
             _ => value.clone(),
         };
         self.weights.flatten(&values.iter().zip(trainable).map(gradient).collect::<Vec<_>>())
     }
 
-    /// Applies the optimizer to flat gradients, which are multiplied by `scale`; returns gradient
-    /// norm and updates.
-    fn optimizer_step(&self, flat: &Tensor, scale: Option<&Tensor>, scalars: &Tensor) -> (Tensor, Vec<Update>) {
+    /// Applies the optimizer to all gradients; returns gradient norm and updates.
+    fn optimizer_step(&self, gradients: StepGradients<'_>, scalars: &Tensor) -> (Tensor, Vec<Update>) {
         let precision = self.options.precision;
-        let step = self.optimizer.step(&self.parameters, flat, scale, scalars);
+        let step = self.optimizer.step(&self.parameters, gradients, scalars);
         let mut updates = step.updates;
         if precision.dtype() != DType::F32 {
             updates.push(self.weights.set(step.parameters.cast(precision.dtype())));
@@ -117,7 +117,8 @@ impl<'f> StepFunctions<'f> {
             let (batch, inputs) = split(inputs, 3);
             let StepInputs { scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
             let (loss, flat, others) = self.gradients(batch, GradientInputs { loss_scale, random_state });
-            let (grad_norm, mut updates) = self.optimizer_step(&flat, self.is_scaled().then_some(loss_scale), scalars);
+            let gradients = StepGradients { flat: &flat, scale: self.is_scaled().then_some(loss_scale), norm: None };
+            let (grad_norm, mut updates) = self.optimizer_step(gradients, scalars);
             updates.extend(others);
             Ok((vec![loss, grad_norm], updates))
         })
@@ -137,15 +138,31 @@ impl<'f> StepFunctions<'f> {
             let ApplyInputs { scalars, loss_scale } = ApplyInputs::from_list(inputs)?;
             let Some(sums) = &self.gradients else { return Ok((vec![], vec![])) };
             let flat = sums.get();
-            let batches = self.options.accumulate as f64;
-            let scale = match self.is_scaled() {
-                true => loss_scale * batches,
-                false => Tensor::full(batches, &[], DType::F32, flat.device()?),
-            };
-            let (grad_norm, mut updates) = self.optimizer_step(&flat, Some(&scale), scalars);
+            let scale = self.accumulated_scale(loss_scale, flat.device()?);
+            let gradients = StepGradients { flat: &flat, scale: Some(&scale), norm: None };
+            let (grad_norm, mut updates) = self.optimizer_step(gradients, scalars);
             // Not multiplied by 0, which would keep values that are not finite.
             updates.push(sums.set(Tensor::zeros(flat.shape()?, DType::F32, flat.device()?)));
             Ok((vec![grad_norm], updates))
+        })
+    }
+
+    /// Number that accumulated gradients are divided by.
+    fn accumulated_scale(&self, loss_scale: &Tensor, device: Device) -> Tensor {
+        let batches = self.options.step_batches() as f64;
+        match self.is_scaled() {
+            true => loss_scale * batches,
+            false => Tensor::full(batches, &[], DType::F32, device),
+        }
+    }
+
+    fn apply_part(self) -> Trace<'f> {
+        trace(move |inputs| {
+            let ApplyPartInputs { gradients, grad_norm, scalars, loss_scale } = ApplyPartInputs::from_list(inputs)?;
+            let scale = self.accumulated_scale(loss_scale, gradients.device()?);
+            let gradients = StepGradients { flat: gradients, scale: Some(&scale), norm: Some(grad_norm) };
+            let step = self.optimizer.step(&self.parameters, gradients, scalars);
+            Ok((vec![step.parameters], step.updates))
         })
     }
 

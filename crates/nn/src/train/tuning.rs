@@ -6,7 +6,6 @@ use std::time::Instant;
 use bornite::Device;
 use bornite_support::tune::{TuneMode, Tuner};
 
-use super::RunConfig;
 use crate::Result;
 
 /// Tuning in a step.
@@ -17,11 +16,11 @@ pub(super) struct Tuning {
 }
 
 impl Tuning {
-    /// Returns the tuning of the step after `steps` steps.
-    pub fn after(steps: u64, device: Device, config: &RunConfig) -> Result<Tuning> {
+    /// Returns the tuning of the step after `steps` steps, with a limit in seconds.
+    pub fn after(steps: u64, device: Device, limit_seconds: Option<f64>) -> Result<Tuning> {
         let tuner = Tuner::global().map_err(bornite::Error::from)?;
         let is_first = steps == 0 && device.is_cuda() && tuner.mode() == TuneMode::Cached;
-        let limit_seconds = config.train.tune_seconds.filter(|seconds| is_first && *seconds > 0.0);
+        let limit_seconds = limit_seconds.filter(|seconds| is_first && *seconds > 0.0);
         Ok(Tuning { tuner, limit_seconds })
     }
 

@@ -8,6 +8,7 @@
 //! such rows is zero and stays zero as long as updates map zero to zero.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::graph::node::{AxisSlice, Node, NodeId, Op};
@@ -77,6 +78,15 @@ impl SegmentValues {
     /// Number of elements of the arena.
     pub fn elements(&self) -> usize {
         self.elements
+    }
+
+    /// The values of a range of elements.
+    pub fn slice(&self, range: Range<usize>) -> SegmentValues {
+        let first = self.runs.partition_point(|(start, _)| *start <= range.start).saturating_sub(1);
+        let end = range.end.max(range.start + 1);
+        let runs = self.runs[first..].iter().take_while(|(start, _)| *start < end);
+        let runs = runs.map(|(start, value)| (start.saturating_sub(range.start), *value)).collect();
+        SegmentValues { runs, elements: range.len(), device: self.device }
     }
 
     /// The value of each element, as an f32 tensor of the arena's flat shape. It is computed on the
