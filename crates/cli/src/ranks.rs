@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bornite::Device;
-use bornite_collective::{Communicator, LauncherRank, Mpi, thread_ranks};
+use bornite_collective::{Communicator, LauncherRank, Mpi, Transport, thread_ranks};
 use bornite_nn::ErrorKind;
 use bornite_nn::train::{DataParallel, Observer, RunConfig, RunSummary, TrainEvent, run, run_data_parallel};
 
@@ -14,24 +14,29 @@ use crate::{Failure, note, parse_device, with_causes};
 /// Time in which other ranks report an error before this one ends the job.
 const REPORT_TIME: Duration = Duration::from_millis(300);
 
-/// Connects to the other processes of the job, if a launcher started several.
-pub fn connect() -> Result<Option<(DataParallel, LauncherRank)>, Failure> {
-    match LauncherRank::from_environment()? {
-        Some(launcher) if launcher.size > 1 => {
-            Ok(Some((DataParallel::new(Communicator::new(Mpi::init(&launcher)?))?, launcher)))
-        }
-        _ => Ok(None),
-    }
+/// The rank of this process, if a launcher started several.
+fn launcher() -> Result<Option<LauncherRank>, Failure> {
+    Ok(LauncherRank::from_environment()?.filter(|launcher| launcher.size > 1))
 }
 
-/// The device of a process: that of the settings, or the GPU of its local rank.
-fn device_of(config: &RunConfig, launcher: &LauncherRank) -> Result<Device, Failure> {
+/// Connects ranks that wait for each other as long as the settings say.
+fn connect(transport: impl Transport + 'static, config: &RunConfig) -> Result<DataParallel, bornite_nn::Error> {
+    let communicator = Communicator::new(transport);
+    let timeout = Duration::try_from_secs_f64(config.train.rank_timeout.unwrap_or(60.0));
+    communicator.set_timeout(timeout.unwrap_or(Duration::MAX));
+    DataParallel::new(communicator)
+}
+
+/// The device of a process: that of the settings, or the GPU of its local rank. A launcher may show
+/// each process its own GPU only.
+fn device_of(config: &RunConfig, local_rank: usize) -> Result<Device, Failure> {
     let text = config.train.device.as_deref().unwrap_or("auto");
-    match (parse_device(text)?, launcher.local_rank) {
-        (Device::Cuda(_), Some(local_rank)) if ["auto", "cuda"].contains(&text) => {
-            Ok(format!("cuda:{local_rank}").parse()?)
+    match parse_device(text)? {
+        device if device.is_cuda() && ["auto", "cuda"].contains(&text) => {
+            let count = bornite_cuda::device_count().unwrap_or(1).max(1);
+            Ok(format!("cuda:{}", local_rank % count).parse()?)
         }
-        (device, _) => Ok(device),
+        device => Ok(device),
     }
 }
 
@@ -45,16 +50,16 @@ pub struct Trained {
 /// Trains on this process, or with the other processes of the job. An error of a job of several
 /// ends this process.
 pub fn train(config: &RunConfig, options: &TrainOptions, observer: &mut dyn Observer) -> Result<Trained, Failure> {
-    let Some((ranks, launcher)) = connect()? else {
+    let Some(launcher) = launcher()? else {
         let device = parse_device(config.train.device.as_deref().unwrap_or("auto"))?;
         let summary = run(config, &options.out, device, options.resume, observer)?;
         return Ok(Trained { summary, is_first: true });
     };
-    ranks.set_timeout(timeout(config));
-    let trained = device_of(config, &launcher)
+    let ranks = connect(Mpi::init(&launcher)?, config)?;
+    let trained = device_of(config, launcher.local_rank.unwrap_or_else(|| ranks.local_rank()))
         .and_then(|device| Ok(run_data_parallel(config, &options.out, device, options.resume, &ranks, observer)?));
     trained.map(|summary| Trained { summary, is_first: ranks.rank() == 0 }).or_else(|error| {
-        if is_stopped(&error, observer) {
+        if is_stopped(&error) {
             return Err(error);
         }
         let rank = ranks.rank();
@@ -75,10 +80,14 @@ pub fn train_on(
     signals: &Signals,
     observer: &mut dyn Observer,
 ) -> Result<Trained, Failure> {
+    if let Some(LauncherRank { launcher, size, .. }) = launcher()? {
+        return Err(
+            format!("--devices in a job of {size} processes ({launcher}): each process takes one --device").into()
+        );
+    }
     let devices = devices.iter().map(|text| parse_device(text)).collect::<Result<Vec<_>, _>>()?;
     let train = |transport, device, observer: &mut dyn Observer| {
-        let ranks = DataParallel::new(Communicator::new(transport))?;
-        ranks.set_timeout(timeout(config));
+        let ranks = connect(transport, config)?;
         run_data_parallel(config, &options.out, device, options.resume, &ranks, observer)
     };
     let mut ranks = thread_ranks(devices.len()).into_iter().zip(devices);
@@ -94,7 +103,7 @@ pub fn train_on(
         results.extend(others.into_iter().filter_map(|other| other.join().ok()));
         results
     });
-    // The error of the rank that failed, rather than of those that it took along.
+    // The error of the rank that failed, rather than of those that it was reported to.
     let (mut summary, mut failure) = (None, None);
     for result in results {
         match result {
@@ -110,18 +119,9 @@ pub fn train_on(
     }
 }
 
-fn timeout(config: &RunConfig) -> Duration {
-    Duration::try_from_secs_f64(config.train.rank_timeout.unwrap_or(60.0)).unwrap_or(Duration::MAX)
-}
-
-/// Returns true if a signal stopped a run before there was anything to save.
-pub fn is_stopped(error: &Failure, observer: &dyn Observer) -> bool {
-    match error.downcast_ref().map(bornite_nn::Error::kind) {
-        Some(ErrorKind::Stopped) => true,
-        // Another rank was stopped first.
-        Some(ErrorKind::Ranks { .. }) => observer.should_stop(),
-        _ => false,
-    }
+/// Returns true if a signal, to any rank, stopped a run before there was anything to save.
+pub fn is_stopped(error: &Failure) -> bool {
+    matches!(error.downcast_ref().map(bornite_nn::Error::kind), Some(ErrorKind::Stopped))
 }
 
 /// Returns true if another rank has reported the error.
@@ -130,10 +130,10 @@ fn is_reported(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(kind, Some(ErrorKind::Ranks { reported_by: Some(_), .. }))
 }
 
-/// Exit code of a job that ends by an error: 75, as for one that can be resumed, if ranks are lost.
+/// Exit code of a job that ends by an error: that of one that can be resumed if a rank is lost.
 fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
     match error.downcast_ref().map(bornite_nn::Error::kind) {
-        Some(ErrorKind::Ranks { reported_by: None, .. }) => STOPPED,
+        Some(ErrorKind::Ranks { is_rank_lost: true, .. }) => STOPPED,
         Some(ErrorKind::Config(_)) => 2,
         _ => 1,
     }

@@ -153,7 +153,7 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
         devices => ranks::train_on(devices, &config, options, &signals, &mut display),
     };
     let Trained { summary, is_first } = match trained {
-        Err(error) if ranks::is_stopped(&error, &display) => {
+        Err(error) if ranks::is_stopped(&error) => {
             drop(display);
             note(NOTHING_UNSAVED);
             return Ok(ExitCode::from(STOPPED));

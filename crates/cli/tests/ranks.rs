@@ -25,6 +25,26 @@ fn mpi(name: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// Arguments of the command of each rank.
+fn arguments(more: &[&str]) -> Vec<String> {
+    let steps = format!("train.steps={STEPS}");
+    let settings = [
+        &steps,
+        "model.layers=2",
+        "model.width=32",
+        "model.heads=2",
+        "model.context=32",
+        "model.dropout=0.1",
+        "train.accumulate=4",
+        "train.eval_every=5",
+        "train.save_every=3",
+        "train.rank_timeout=20",
+    ];
+    let all = ["train", "--data", "corpus.txt", "--out", "run", "--batch", "4"].into_iter();
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    all.chain(settings).chain(more.iter().copied()).map(String::from).collect()
+}
+
 struct Job {
     folder: PathBuf,
     mpi: Option<PathBuf>,
@@ -68,21 +88,7 @@ impl Job {
         }
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("ranks-cache"));
-        let steps = format!("train.steps={STEPS}");
-        let settings = [
-            &steps,
-            "model.layers=2",
-            "model.width=32",
-            "model.heads=2",
-            "model.context=32",
-            "model.dropout=0.1",
-            "train.accumulate=4",
-            "train.eval_every=5",
-            "train.save_every=3",
-            "train.rank_timeout=20",
-        ];
-        command.args(["train", "--data", "corpus.txt", "--out", "run", "--batch", "4"]);
-        command.args(settings.iter().flat_map(|setting| ["--set", setting])).args(more);
+        command.args(arguments(more));
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
     }
@@ -100,25 +106,32 @@ impl Job {
     }
 }
 
+/// Parameters in the latest checkpoint of a run.
+fn parameters(job: &Job) -> Vec<u8> {
+    let checkpoints = job.run().join("checkpoints");
+    let latest = std::fs::read_to_string(checkpoints.join("latest")).unwrap();
+    std::fs::read(checkpoints.join(latest.trim()).join("model.safetensors")).unwrap()
+}
+
 /// Waits for a job, which must end.
 fn ended(mut child: Child) -> Output {
     let started = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if started.elapsed() > LIMIT {
             let _ = child.kill();
-            panic!("the job hangs: {}", said(&child.wait_with_output().unwrap()));
+            panic!("the job hangs: {}", stderr_of(&child.wait_with_output().unwrap()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     child.wait_with_output().unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn succeeds(output: &Output) {
-    assert!(output.status.success(), "{}: {}", output.status, said(output));
+    assert!(output.status.success(), "{}: {}", output.status, stderr_of(output));
 }
 
 /// Asserts that losses agree to 1e-5.
@@ -153,7 +166,7 @@ fn losses_are_those_of_one_process(library: &str) -> Outcome {
         let output = job.finish(more);
         succeeds(&output);
         // Only one rank reports.
-        assert_eq!(said(&output).matches("done after step 12").count(), 1, "{}", said(&output));
+        assert_eq!(stderr_of(&output).matches("done after step 12").count(), 1, "{}", stderr_of(&output));
         agree(&job.metrics(), &expected, &name);
         if ranks == 2 {
             let again = Job::new(&format!("{name}-again"), Some(&mpi), ranks);
@@ -187,8 +200,8 @@ fn threads_train_as_one_process() {
     agree(&job.metrics(), &whole.metrics(), "eight threads");
     // Three cannot.
     let output = Job::new("three-threads", None, 3).finish(&["--devices", "cpu:0,cpu:1,cpu:2"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("cannot be shared evenly by 3 ranks"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("cannot be shared evenly by 3 ranks"), "{}", stderr_of(&output));
 }
 
 /// Random numbers of this run.
@@ -244,25 +257,40 @@ fn killed_jobs_continue() -> Outcome {
                 done += 1;
             }
             let output = ended(child);
-            assert!(!said(&output).contains("panicked"), "{}", said(&output));
+            let text = stderr_of(&output);
+            assert!(!text.contains("panicked") && !text.contains("; loaded "), "{text}");
             // A job that was done is compared, and another one is begun.
             if output.status.success() {
                 assert_eq!(job.metrics(), whole.metrics());
+                assert!(parameters(&job) == parameters(&whole));
                 job = Job::new("killed", Some(&mpi), 2);
             }
         }
         succeeds(&job.finish(&[more, &["--resume"]].concat()));
         assert_eq!(job.metrics(), whole.metrics());
-        // One process continues the job of two ranks: same data, and the optimizer state of both.
-        let halves = |ranks: usize| {
-            let mpi = Some(&*mpi).filter(|_| ranks > 1);
-            let job = Job::new(&format!("halves-{}-{ranks}", more.len()), mpi, ranks);
-            succeeds(&job.finish(&[more, &["--set", "train.steps=6"]].concat()));
-            let alone = Job { mpi: None, ..job };
-            succeeds(&alone.finish(&["--device", "cpu", "--resume"]));
-            alone.metrics()
-        };
-        agree(&halves(2), &halves(1), "continued by one process");
+        assert!(parameters(&job) == parameters(&whole));
+    }
+    Ok(())
+}
+
+/// Another number of ranks continues a job: same data, same optimizer state, sharded or not.
+fn other_numbers_of_ranks_resume() -> Outcome {
+    let mpi = mpi("mpich-5.0.2")?;
+    let of_ranks = |ranks: usize| Some(mpi.clone()).filter(|_| ranks > 1);
+    let expected = single();
+    for (first, first_more, then, then_more) in [
+        (2, &SHARDED[..], 1, &CPU[..]),
+        (2, &CPU, 1, &CPU),
+        (1, &CPU, 2, &SHARDED),
+        (2, &SHARDED, 4, &SHARDED),
+        (4, &SHARDED, 2, &CPU),
+    ] {
+        let name = format!("from-{first}-to-{then}-{}", first_more.len());
+        let job = Job::new(&name, of_ranks(first).as_deref(), first);
+        succeeds(&job.finish(&[first_more, &["--set", "train.steps=6"]].concat()));
+        let job = Job { mpi: of_ranks(then), ranks: then, ..job };
+        succeeds(&job.finish(&[then_more, &["--resume"]].concat()));
+        agree(&job.metrics(), &expected, &name);
     }
     Ok(())
 }
@@ -283,8 +311,29 @@ fn stops_and_hangs() -> Outcome {
     begun(&job);
     signal(ranks_of(&job)[1], "TERM");
     let output = ended(child);
-    assert!(said(&output).contains("stopped and saved after step"), "{}", said(&output));
-    assert_eq!(output.status.code(), Some(75), "{}", said(&output));
+    assert!(stderr_of(&output).contains("stopped and saved after step"), "{}", stderr_of(&output));
+    assert_eq!(output.status.code(), Some(75), "{}", stderr_of(&output));
+
+    // Also while the job prepares: then there is nothing to save.
+    let (mut random, mut stopped) = (random(), 0);
+    while stopped < 3 {
+        let job = Job::new("stopped-early", Some(&mpi), 2);
+        let child = job.command(&long).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(random(400)));
+        let Some(&rank) = ranks_of(&job).get(random(2) as usize) else {
+            signal(child.id(), "KILL");
+            ended(child);
+            continue;
+        };
+        signal(rank, "TERM");
+        let output = ended(child);
+        // A process that does not handle signals yet is ended by this one.
+        if !stderr_of(&output).contains("Terminated") {
+            assert!(!stderr_of(&output).contains("error:"), "{}", stderr_of(&output));
+            assert_eq!(output.status.code(), Some(75), "{}", stderr_of(&output));
+            stopped += 1;
+        }
+    }
 
     let job = Job::new("hung", Some(&mpi), 2);
     let child = job.command(&[&long[..], &["--set", "train.rank_timeout=2"]].concat()).spawn().unwrap();
@@ -294,8 +343,9 @@ fn stops_and_hangs() -> Outcome {
     signal(victim, "STOP");
     let output = ended(child);
     signal(victim, "KILL");
-    assert!(!output.status.success() && started.elapsed() < Duration::from_secs(20), "{}", said(&output));
-    assert!(said(&output).contains("waited 2 s") && said(&output).contains("is on"), "{}", said(&output));
+    assert!(started.elapsed() < Duration::from_secs(20), "{}", stderr_of(&output));
+    assert_eq!(output.status.code(), Some(75), "{}", stderr_of(&output));
+    assert!(stderr_of(&output).contains("waited 2 s") && stderr_of(&output).contains("is on"), "{}", stderr_of(&output));
     Ok(())
 }
 
@@ -305,14 +355,26 @@ fn mistakes_are_reported_once() -> Outcome {
     let job = Job::new("no-data", Some(&mpi), 2);
     std::fs::remove_file(job.folder.join("corpus.txt")).unwrap();
     let output = job.finish(&CPU);
-    assert!(!output.status.success(), "{}", said(&output));
-    assert_eq!(said(&output).matches("cannot open").count(), 1, "{}", said(&output));
+    assert!(!output.status.success(), "{}", stderr_of(&output));
+    assert_eq!(stderr_of(&output).matches("cannot open").count(), 1, "{}", stderr_of(&output));
     let output = Job::new("muon", Some(&mpi), 2).finish(&[&SHARDED[..], &["--optimizer", "muon"]].concat());
-    assert!(said(&output).contains("muon cannot be shared"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("muon cannot be sharded"), "{}", stderr_of(&output));
+    // Ranks that start from other settings, data or checkpoints.
+    let job = Job::new("settings", Some(&mpi), 1);
+    std::fs::write(job.folder.join("other.txt"), "something else entirely. ".repeat(400)).unwrap();
+    for (other, named) in [
+        (&["--set", "train.seed=7"][..], "train.seed = 7"),
+        (&["--set", "optimizer.lr=0.5"], "optimizer.lr = 0.5"),
+    ] {
+        let mut both = job.command(&CPU);
+        both.args([":", "-n", "1", env!("CARGO_BIN_EXE_bornite")]).args(arguments(&[&CPU[..], other].concat()));
+        let output = ended(both.spawn().unwrap());
+        assert!(!output.status.success() && stderr_of(&output).contains(named), "{}", stderr_of(&output));
+    }
     // Half of a launcher's variables.
     let alone = Job::new("half", None, 1);
     let output = ended(alone.command(&CPU).env("PMI_RANK", "0").spawn().unwrap());
-    assert!(said(&output).contains("PMI_SIZE"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("PMI_SIZE"), "{}", stderr_of(&output));
     Ok(())
 }
 
@@ -321,6 +383,7 @@ suite! {
     losses_with_open_mpi,
     threads_train_as_one_process,
     killed_jobs_continue,
+    other_numbers_of_ranks_resume,
     stops_and_hangs,
     mistakes_are_reported_once,
 }

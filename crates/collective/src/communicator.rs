@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{Error, Outgoing, Result, Transport};
+use crate::{Error, FailureKind, Outgoing, Result, Transport};
 
 /// Default of [`Communicator::set_timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -185,9 +185,9 @@ impl Communicator {
 
     /// Reports a failure of this rank: the current or next collective of every other rank fails
     /// with this message, and so do later collectives of this one.
-    pub fn abort(&self, message: &str) {
+    pub fn abort(&self, kind: FailureKind, message: &str) {
         let mut state = self.state();
-        self.fail(&mut state, message);
+        self.fail(&mut state, kind, message);
     }
 
     /// Ends this process with an exit code, and the job where the transport can.
@@ -202,10 +202,10 @@ impl Communicator {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fail(&self, state: &mut State, message: &str) {
+    fn fail(&self, state: &mut State, kind: FailureKind, message: &str) {
         if state.failure.is_none() {
             state.failure = Some(message.into());
-            self.transport.iter().for_each(|transport| transport.report_failure(message));
+            self.transport.iter().for_each(|transport| transport.report_failure(kind, message));
         }
     }
 
@@ -251,7 +251,7 @@ impl Communicator {
         let exchanged = transport.exchange(state.sequence, outgoing, from, state.timeout);
         state.sequence += 1;
         if let Err(error) = &exchanged {
-            self.fail(&mut state, &error.to_string());
+            self.fail(&mut state, error.failure_kind(), &error.to_string());
         }
         exchanged
     }

@@ -85,6 +85,8 @@ pub enum Error {
     RankFailed {
         /// The rank.
         rank: usize,
+        /// Kind of its failure.
+        kind: FailureKind,
         /// Its message.
         message: String,
     },
@@ -97,6 +99,38 @@ pub enum Error {
     /// A fault that a test injected.
     #[error("injected fault at collective {0}")]
     Injected(u64),
+}
+
+/// Kind of a failure that a rank reports to the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum FailureKind {
+    /// An error, which would happen again.
+    Error,
+    /// A rank ended or hangs: the job can be resumed.
+    RankLost,
+    /// The rank was asked to stop.
+    Stopped,
+}
+
+impl FailureKind {
+    const ALL: [FailureKind; 3] = [FailureKind::Error, FailureKind::RankLost, FailureKind::Stopped];
+
+    /// Kind of a number that a message contains.
+    pub(crate) fn from_number(number: u8) -> FailureKind {
+        FailureKind::ALL.into_iter().find(|kind| *kind as u8 == number).unwrap_or(FailureKind::Error)
+    }
+}
+
+impl Error {
+    /// Kind of the failure for other ranks.
+    pub fn failure_kind(&self) -> FailureKind {
+        match self {
+            Error::Timeout { .. } => FailureKind::RankLost,
+            Error::RankFailed { kind, .. } => *kind,
+            _ => FailureKind::Error,
+        }
+    }
 }
 
 /// Numbers, separated by commas.

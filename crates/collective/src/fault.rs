@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Error, Outgoing, Result, Transport};
+use crate::{Error, FailureKind, Outgoing, Result, Transport};
 
 /// A fault of [`FaultyTransport`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +62,8 @@ impl<T: Transport> Transport for FaultyTransport<T> {
         self.inner.exchange(sequence, outgoing, from, timeout)
     }
 
-    fn report_failure(&self, message: &str) {
-        self.inner.report_failure(message);
+    fn report_failure(&self, kind: FailureKind, message: &str) {
+        self.inner.report_failure(kind, message);
     }
 
     fn terminate(&self, code: i32) -> ! {

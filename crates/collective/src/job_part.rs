@@ -2,6 +2,7 @@
 
 use bornite_support::JobPart;
 
+use crate::launcher::TORCHRUN;
 use crate::{Error, LauncherRank, Result};
 
 const TASK: &str = "SLURM_ARRAY_TASK_ID";
@@ -14,8 +15,9 @@ const POD: &str = "JOB_COMPLETION_INDEX";
 const POD_COUNT: &str = "JOB_COMPLETIONS";
 
 /// Reads the part of this process from the environment: that of its task in a Slurm array or of its
-/// pod in an indexed Kubernetes job, divided further by the rank of a launcher. Returns the part
-/// with its source, or `None` for a process that has all of the work.
+/// pod in an indexed Kubernetes job, divided further by its rank in an MPI job. torchrun does not
+/// count: its processes train, and may run a command each. Returns the part with its source, or
+/// `None` for a process that has all of the work.
 pub fn job_part_from_environment() -> Result<Option<(JobPart, String)>> {
     job_part_from_variables(&|name| std::env::var(name).ok())
 }
@@ -29,7 +31,7 @@ pub fn job_part_from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Res
         }
         (array, pod) => array.map(|part| (part, "Slurm array")).or(pod.map(|part| (part, "Kubernetes job"))),
     };
-    let rank = LauncherRank::from_variables(variable)?.filter(|rank| rank.size > 1);
+    let rank = LauncherRank::from_variables(variable)?.filter(|rank| rank.size > 1 && rank.launcher != TORCHRUN);
     let whole = JobPart { index: 0, count: 1 };
     let (part, mut sources) = outer.map_or((whole, vec![]), |(part, source)| (part, vec![source]));
     let (index, count) = rank.map_or((0, 1), |rank| (rank.rank as u64, rank.size as u64));
@@ -60,7 +62,7 @@ fn slurm_array(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<JobPa
     if !is_regular {
         return Err(Error::Launcher(format!(
             "{TASK} is {task} in an array of {count} tasks from {first} to {last} in steps of {step}; the tasks must be evenly \
-             spaced (--array=0-15), or the part must be specified on the command line"
+             spaced, as in --array=0-15"
         )));
     }
     Ok(Some(JobPart { index: (task - first) / step, count }))
@@ -113,11 +115,12 @@ mod tests {
             assert_eq!(read(&variables), Ok(Some((JobPart { index, count }, source.into()))), "{variables:?}");
         }
         assert_eq!(read(&[]), Ok(None));
+        assert_eq!(read(&[("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1")]), Ok(None));
         assert_eq!(read(&[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), Ok(None));
     }
 
     #[test]
-    fn what_does_not_determine_a_part_is_an_error() {
+    fn incomplete_variables_are_errors() {
         let changed = |name: &str, value: &'static str| {
             ARRAY.map(|(known, old)| if known == name { (known, value) } else { (known, old) }).to_vec()
         };

@@ -12,9 +12,12 @@ struct LauncherVariables {
     requires_local_rank: bool,
 }
 
+/// Starts processes, but no MPI job.
+pub(crate) const TORCHRUN: &str = "torchrun";
+
 const LAUNCHERS: [LauncherVariables; 3] = [
     LauncherVariables {
-        name: "torchrun",
+        name: TORCHRUN,
         rank: "RANK",
         size: "WORLD_SIZE",
         local_rank: "LOCAL_RANK",

@@ -4,8 +4,7 @@
 //! ([`thread_ranks`]) or processes ([`Mpi`]). Reductions add in the order of ranks, so their bits
 //! depend neither on timing nor on the MPI library. Every wait has a timeout that names the ranks
 //! that did not answer. [`LauncherRank`] and [`job_part_from_environment`] read the variables of
-//! launchers. Knows nothing about
-//! tensors, devices and training.
+//! launchers and schedulers. Knows nothing about tensors, devices and training.
 
 mod communicator;
 mod error;
@@ -17,7 +16,7 @@ mod threads;
 mod transport;
 
 pub use communicator::{Communicator, ReduceElement};
-pub use error::{Error, Result};
+pub use error::{Error, FailureKind, Result};
 pub use fault::{CollectiveFault, FaultyTransport};
 pub use job_part::{job_part_from_environment, job_part_from_variables};
 pub use launcher::LauncherRank;

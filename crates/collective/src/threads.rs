@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::{Error, Outgoing, Result, Transport};
+use crate::{Error, FailureKind, Outgoing, Result, Transport};
 
 /// Messages that were sent and not received yet, with their sequence numbers, by sender and
 /// receiver.
@@ -20,7 +20,7 @@ struct Shared {
 struct ThreadState {
     mailboxes: Mailboxes,
     /// First rank that failed, with its message.
-    failure: Option<(usize, String)>,
+    failure: Option<(usize, FailureKind, String)>,
 }
 
 /// One of the ranks of [`thread_ranks`].
@@ -66,8 +66,8 @@ impl Transport for ThreadTransport {
         self.shared.changed.notify_all();
         let mut received = vec![None; from.len()];
         loop {
-            if let Some((rank, message)) = &state.failure {
-                return Err(Error::RankFailed { rank: *rank, message: message.clone() });
+            if let Some((rank, kind, message)) = &state.failure {
+                return Err(Error::RankFailed { rank: *rank, kind: *kind, message: message.clone() });
             }
             for (slot, (rank, expected)) in received.iter_mut().zip(from).filter(|(slot, _)| slot.is_none()) {
                 let mailbox = state.mailboxes.entry((*rank, self.rank)).or_default();
@@ -93,8 +93,8 @@ impl Transport for ThreadTransport {
         }
     }
 
-    fn report_failure(&self, message: &str) {
-        self.state().failure.get_or_insert((self.rank, message.into()));
+    fn report_failure(&self, kind: FailureKind, message: &str) {
+        self.state().failure.get_or_insert((self.rank, kind, message.into()));
         self.shared.changed.notify_all();
     }
 }

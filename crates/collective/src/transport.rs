@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Result;
+use crate::{FailureKind, Result};
 
 /// Message to a rank.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub trait Transport: Send + Sync {
     ) -> Result<Vec<Vec<u8>>>;
 
     /// Reports a failure of this rank: exchanges of all other ranks fail with this message.
-    fn report_failure(&self, message: &str);
+    fn report_failure(&self, kind: FailureKind, message: &str);
 
     /// Ends this process, and the job where the transport can.
     fn terminate(&self, code: i32) -> ! {

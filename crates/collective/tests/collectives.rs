@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use bornite_collective::{CollectiveFault, Communicator, Error, FaultyTransport, LauncherRank, Mpi, thread_ranks};
+use bornite_collective::{
+    CollectiveFault, Communicator, Error, FailureKind, FaultyTransport, LauncherRank, Mpi, thread_ranks,
+};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Lengths of the values: none, fewer than ranks, odd, several messages per rank.
@@ -136,7 +138,7 @@ fn rank_main(role: &str) -> ! {
             match role {
                 "crashed" if is_victim => std::process::abort(),
                 "hung" if is_victim => std::thread::sleep(Duration::from_secs(120)),
-                "failing" if is_victim => comm.abort("the disk is full"),
+                "failing" if is_victim => comm.abort(FailureKind::Error, "the disk is full"),
                 _ => {}
             }
             comm.barrier().map_err(|error| error.to_string())

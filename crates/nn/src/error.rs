@@ -106,6 +106,8 @@ pub enum ErrorKind {
         message: String,
         /// The rank that has reported it to the others; `None` if this one noticed it.
         reported_by: Option<usize>,
+        /// True if a rank ended or hangs, so that the job can be resumed.
+        is_rank_lost: bool,
         /// Hosts of the ranks that it names.
         hosts: String,
     },

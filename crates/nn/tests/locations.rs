@@ -251,7 +251,7 @@ fn errors_contain_the_location_of_the_call() {
     fails(train::read_metrics(&folder));
     fails(TrainedModel::open(none, None, CPU));
     fails(TrainedModel::open(&folder, None, CPU));
-    let workload = Workload { model: tiny(), batch: 1, context: 8, accumulate: 1, precision, optimizer, activation_checkpointing: false, device: CPU };
+    let workload = Workload { model: tiny(), batch: 1, context: 8, accumulate: 1, ranks: 1, shard_optimizer: false, precision, optimizer, activation_checkpointing: false, device: CPU };
     fails(workload.check(1, "cpu"));
 }
 

@@ -33,7 +33,7 @@ pub struct JudgeCommandOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Judge part I of N (from 0): line I of the file and every N-th after it [default: the part of
-    /// this Slurm array task, Kubernetes pod or MPI rank, else all]
+    /// this Slurm array task, Kubernetes pod or MPI rank for a file, else all]
     #[arg(long, value_name = "I/N")]
     part: Option<JobPart>,
     /// Time limit per task, in seconds
@@ -101,11 +101,11 @@ impl<R: BufRead> Iterator for TaskLines<R> {
 }
 
 pub fn run(options: &JudgeCommandOptions) -> Result<ExitCode, Failure> {
-    let part = job_part(options.part, "--part")?;
-    if options.part.is_none() && part.is_some() && options.file.is_none() {
-        // Launchers pass stdin to one rank only.
-        return Err("tasks of a job with several parts come from a file; specify it, or --part".into());
-    }
+    // Each process has its own stdin.
+    let part = match &options.file {
+        None => options.part,
+        Some(_) => job_part(options.part, "--part")?,
+    };
     let lines: Box<dyn Iterator<Item = String> + Send> = match &options.file {
         None => Box::new(TaskLines(BufReader::new(std::io::stdin()))),
         Some(file) if file.extension().is_some_and(|extension| extension == "json") => {

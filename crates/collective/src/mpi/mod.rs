@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::{Error, LauncherRank, Outgoing, Result, Transport};
+use crate::{Error, FailureKind, LauncherRank, Outgoing, Result, Transport};
 use abi::OpenLibrary;
 use world::{MpiWorld, World};
 
@@ -74,8 +74,8 @@ impl Transport for Mpi {
         self.with_world(|world| world.exchange(sequence, outgoing, from, timeout))
     }
 
-    fn report_failure(&self, message: &str) {
-        self.with_world(|world| world.report_failure(message));
+    fn report_failure(&self, kind: FailureKind, message: &str) {
+        self.with_world(|world| world.report_failure(kind, message));
     }
 
     fn terminate(&self, code: i32) -> ! {

@@ -7,14 +7,15 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use super::abi::{Constants, Functions, Status};
-use crate::{Error, Outgoing, Result};
+use crate::{Error, FailureKind, Outgoing, Result};
 
 /// Tag of reported failures. Exchanges have the tags after it, below the 32,767 that every library
 /// allows.
 const FAILURE_TAG: c_int = 0;
 const EXCHANGE_TAGS: u64 = 32_000;
-/// Size of the message of a reported failure: rank, then text.
+/// Size of the message of a reported failure: rank, kind, text.
 const FAILURE_BYTES: usize = 512;
+const FAILURE_HEADER_BYTES: usize = 5;
 /// Longest wait for the delivery of a reported failure.
 const FAILURE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Polls without a pause; later ones sleep, so that other ranks of the machine can work.
@@ -32,7 +33,7 @@ pub(super) trait World: Send {
         from: &[(usize, usize)],
         timeout: Duration,
     ) -> Result<Vec<Vec<u8>>>;
-    fn report_failure(&mut self, message: &str);
+    fn report_failure(&mut self, kind: FailureKind, message: &str);
     fn abort(&mut self, code: i32);
 }
 
@@ -168,8 +169,10 @@ impl<H: Copy + Default + Send> MpiWorld<H> {
             self.poll(&mut message)?;
         }
         let rank = message.buffer.first_chunk::<4>().map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
-        let text = message.buffer.get(4..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
-        Err(Error::RankFailed { rank, message: String::from_utf8_lossy(text).into_owned() })
+        let kind = FailureKind::from_number(message.buffer.get(4).copied().unwrap_or(0));
+        let text = message.buffer.get(FAILURE_HEADER_BYTES..).unwrap_or_default();
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        Err(Error::RankFailed { rank, kind, message: String::from_utf8_lossy(text).into_owned() })
     }
 }
 
@@ -225,10 +228,11 @@ impl<H: Copy + Default + Send> World for MpiWorld<H> {
         Ok(all)
     }
 
-    fn report_failure(&mut self, message: &str) {
+    fn report_failure(&mut self, kind: FailureKind, message: &str) {
         self.has_failed = true;
         let mut bytes = (self.rank as u32).to_le_bytes().to_vec();
-        bytes.extend(message.bytes().take(FAILURE_BYTES - 4));
+        bytes.push(kind as u8);
+        bytes.extend(message.bytes().take(FAILURE_BYTES - FAILURE_HEADER_BYTES));
         let others = (0..self.size).filter(|rank| *rank != self.rank);
         let mut sends: Vec<_> = others.filter_map(|rank| self.send(rank, FAILURE_TAG, &bytes).ok()).collect();
         let deadline = Instant::now() + FAILURE_TIMEOUT;

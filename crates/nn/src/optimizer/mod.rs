@@ -231,8 +231,8 @@ impl Optimizer {
         let weight_decay = arena.segment_values(&vec![0.0; arena.segments().count()])?;
         if matches!(kind, OptimizerKind::Muon { .. }) && part.is_some() {
             return Err(Error::config(
-                "the state of muon cannot be shared by ranks: it updates whole matrices; use another optimizer, or leave the state \
-                 whole",
+                "the optimizer state of muon cannot be sharded: it updates complete matrices; use another optimizer, or \
+                 train.shard_optimizer=false",
             ));
         }
         let elements = part.as_ref().map_or(weight_decay.elements(), ExactSizeIterator::len);
@@ -356,9 +356,9 @@ impl Optimizer {
                 if_finite(&finite, &old, [p * (1.0 - decay() * lr) - direction * lr, first, second])
             }
         };
-        let whole = self.part.is_none().then(|| parameters.set(new[0].clone()));
+        let parameters = self.part.is_none().then(|| parameters.set(new[0].clone()));
         let moments = self.moments.iter().zip(&new[1..]).map(|(moment, new)| moment.set(new.clone()));
-        let updates = whole.into_iter().chain(moments).collect();
+        let updates = parameters.into_iter().chain(moments).collect();
         OptimizerStep { updates, parameters: new[0].clone(), grad_norm }
     }
 }

@@ -12,8 +12,8 @@ use bornite_support::tune::Tuner;
 
 use super::config::RunConfig;
 use super::metrics::StepMetrics;
+use super::observer::{Observer, RunInfo, TrainEvent};
 use super::prepare::prepare;
-use super::run::{Observer, RunInfo, TrainEvent};
 use crate::error::located;
 use crate::{Error, Result};
 

@@ -160,7 +160,7 @@ pub enum PositionSetting {
 }
 
 /// Settings that may change when a run is resumed.
-const CHANGEABLE: [&str; 9] = [
+const CHANGEABLE: [&str; 11] = [
     "train.steps",
     "train.device",
     "train.eval_every",
@@ -169,6 +169,8 @@ const CHANGEABLE: [&str; 9] = [
     "train.sample_every",
     "train.sample_tokens",
     "train.sample_prompt",
+    "train.shard_optimizer",
+    "train.rank_timeout",
     "data.cache",
 ];
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bornite::{Tensor, var::commit};
-use bornite_collective::{Communicator, ReduceElement};
+use bornite_collective::{Communicator, FailureKind, ReduceElement};
 
 use crate::error::located;
 use crate::parameters::Params;
+use crate::random::mix;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a host name that ranks exchange.
@@ -97,7 +98,12 @@ impl DataParallel {
 
     /// Reports an error of this rank to all others, whose current or next step fails with it.
     pub fn abort(&self, error: &Error) {
-        self.communicator.abort(&error.kind().to_string());
+        let kind = match error.kind() {
+            ErrorKind::Stopped => FailureKind::Stopped,
+            ErrorKind::Ranks { is_rank_lost: true, .. } => FailureKind::RankLost,
+            _ => FailureKind::Error,
+        };
+        self.communicator.abort(kind, &error.kind().to_string());
     }
 
     /// Ends this process and, where the launcher can, the job.
@@ -120,9 +126,9 @@ impl DataParallel {
         Ok((batch / ranks_per_batch, accumulate / whole))
     }
 
-    /// Gives all ranks the parameters of rank 0. Returns the elements that this rank updates;
-    /// `None` for all.
-    pub(crate) fn begin(&self, params: &Params) -> Result<Option<Range<usize>>> {
+    /// Gives all ranks the parameters and buffers of rank 0. Returns the elements that this rank
+    /// updates; `None` for all.
+    pub(crate) fn broadcast_parameters(&self, params: &Params) -> Result<Option<Range<usize>>> {
         let values = params.values()?;
         for arena in [Some(&values.parameters), values.buffers.as_ref()].into_iter().flatten() {
             let mut flat = arena.get().to_vec::<f32>()?;
@@ -141,6 +147,22 @@ impl DataParallel {
         }
         let elements = values.parameters.get().elements()?;
         Ok(self.shards_optimizer.then(|| self.communicator.part_of(self.rank(), elements)))
+    }
+
+    /// Fails if the ranks' parameters differ, which they cannot unless a device computes wrong
+    /// results or the ranks run different code.
+    pub(crate) fn check_equal_parameters(&self, params: &Params, step: u64) -> Result<()> {
+        let flat = params.values()?.parameters.get().to_vec::<f32>()?;
+        let mut hashes = vec![0u64; self.size()];
+        hashes[self.rank()] = flat.iter().fold(0, |hash, value| mix(hash ^ u64::from(value.to_bits())));
+        self.all_gather(&mut hashes)?;
+        let Some(other) = hashes.iter().position(|hash| *hash != hashes[0]) else { return Ok(()) };
+        let message = format!(
+            "after step {step} the parameters of rank {other} differ from those of rank 0: a device computes wrong results, or \
+             the ranks run different programs; nothing was saved, --resume continues from the last checkpoint"
+        );
+        let reported_by = Some(other).filter(|_| self.rank() > 0);
+        Err(ErrorKind::Ranks { message, reported_by, is_rank_lost: false, hosts: self.hosts_of(&[0, other]) }.into())
     }
 
     /// Returns true if a flag is set on any rank.
@@ -196,13 +218,25 @@ impl DataParallel {
     /// An error with the hosts of the ranks that it names.
     fn error(&self, error: bornite_collective::Error) -> Error {
         let (named, reported_by) = match &error {
+            bornite_collective::Error::RankFailed { kind: FailureKind::Stopped, .. } => return Error::stopped(),
             bornite_collective::Error::Timeout { missing, .. } => (missing.clone(), None),
             bornite_collective::Error::RankFailed { rank, .. } => (vec![*rank], Some(*rank)),
             _ => (vec![], None),
         };
-        let hosts = named.iter().filter_map(|rank| Some(format!("rank {rank} is on {}", self.hosts.get(*rank)?)));
-        let hosts = hosts.collect::<Vec<_>>().join(", ");
-        ErrorKind::Ranks { message: error.to_string(), reported_by, hosts }.into()
+        let is_rank_lost = error.failure_kind() == FailureKind::RankLost;
+        ErrorKind::Ranks { message: error.to_string(), reported_by, is_rank_lost, hosts: self.hosts_of(&named) }.into()
+    }
+
+    /// Describes the hosts of ranks.
+    fn hosts_of(&self, ranks: &[usize]) -> String {
+        let hosts = ranks.iter().filter_map(|rank| Some(format!("rank {rank} is on {}", self.hosts.get(*rank)?)));
+        hosts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Number of this rank among those of its host.
+    pub fn local_rank(&self) -> usize {
+        let host = self.hosts.get(self.rank());
+        self.hosts[..self.rank().min(self.hosts.len())].iter().filter(|other| Some(*other) == host).count()
     }
 }
 

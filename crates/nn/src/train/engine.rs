@@ -157,24 +157,24 @@ impl Engine {
 
     /// Updates the parameters by the accumulated gradients of all ranks; returns the gradient norm.
     fn apply_gradients(&self, traces: &StepTraces<'_>, scalars: Tensor, loss_scale: Tensor) -> Result<Tensor> {
-        let whole = || -> Result<Tensor> {
+        let full_update = || -> Result<Tensor> {
             let inputs = ApplyInputs { scalars: scalars.clone(), loss_scale: loss_scale.clone() };
             let [grad_norm] = unpack_outputs("apply_gradients", traces.apply_gradients.call(&inputs.into_list())?)?;
             Ok(grad_norm)
         };
-        let (Some(ranks), Some(sums)) = (&self.ranks, &self.gradients) else { return whole() };
+        let (Some(ranks), Some(sums)) = (&self.ranks, &self.gradients) else { return full_update() };
         let mut flat = sums.get().to_vec::<f32>()?;
         let Some(part) = self.optimizer.part() else {
             ranks.all_reduce(&mut flat)?;
             commit(&[], vec![sums.set(Tensor::from_slice(&flat, &[flat.len()], self.device))])?;
-            return whole();
+            return full_update();
         };
         ranks.reduce_scatter(&mut flat)?;
         let own = &flat[part.clone()];
         let scale = (self.loss_scale.scale * self.options.step_batches() as f64) as f32;
-        let mut squares = [own.iter().map(|gradient| f64::from(gradient / scale).powi(2)).sum::<f64>()];
-        ranks.all_reduce(&mut squares)?;
-        let grad_norm = Tensor::from_slice(&[squares[0].sqrt() as f32], &[], self.device);
+        let mut squared_norm = [own.iter().map(|gradient| f64::from(gradient / scale).powi(2)).sum::<f64>()];
+        ranks.all_reduce(&mut squared_norm)?;
+        let grad_norm = Tensor::from_slice(&[squared_norm[0].sqrt() as f32], &[], self.device);
         let gradients = Tensor::from_slice(own, &[own.len()], self.device);
         let inputs = ApplyPartInputs { gradients, grad_norm: grad_norm.clone(), scalars, loss_scale };
         let [new] = unpack_outputs("apply_part", traces.apply_part.call(&inputs.into_list())?)?;
@@ -320,12 +320,14 @@ impl Engine {
     /// Restores the optimizer state.
     pub fn load_moments(&self, tensors: &BTreeMap<String, Tensor>) -> Result<()> {
         for (n, moment) in self.optimizer.moments().iter().enumerate() {
-            let whole = self.weights.parameters.like(DType::F32, 0.0)?;
-            load(&whole, tensors, &format!("moment{n}."))?;
-            let flat = whole.get();
-            let part = self.optimizer.part();
-            let own = part.map_or(flat.clone(), |part| flat.slice(0, part.start as isize..part.end as isize));
-            commit(&[], vec![moment.set(own)])?;
+            let prefix = format!("moment{n}.");
+            let Some(part) = self.optimizer.part() else {
+                load(&self.weights.parameters.over(moment)?, tensors, &prefix)?;
+                continue;
+            };
+            let complete = self.weights.parameters.like(DType::F32, 0.0)?;
+            load(&complete, tensors, &prefix)?;
+            commit(&[], vec![moment.set(complete.get().slice(0, part.start as isize..part.end as isize))])?;
         }
         Ok(())
     }

@@ -206,6 +206,12 @@ impl<'f, A> Fit<'f, A> {
             if self.early_stopping.is_some() && self.validation.is_none() {
                 return Err(Error::config("early stopping needs validation batches; set Fit::validation"));
             }
+            if self.optimizer.is_data_parallel() {
+                return Err(Error::config(
+                    "Fit does not support several ranks: its checkpoints and early stopping are those of one process; call the \
+                     compiled step of OptimizerBuilder::data_parallel",
+                ));
+            }
             if self.save_every == Some(0) {
                 return Err(Error::config("save_every is 0; it must be at least 1"));
             }

@@ -209,7 +209,7 @@ impl TrainedModel {
                 let [loss] = unpack_outputs("loss", self.precision.within(|| loss.call(batch))?)?;
                 Ok(loss.item()?)
             };
-            mean_loss(data, [batch, context], max_batches, self.device(), None, &batch_loss)
+            mean_loss(data, [batch, context], 1, max_batches, self.device(), None, &batch_loss)
         })
     }
 
@@ -288,10 +288,12 @@ pub(crate) fn rename_retired_tensors(checkpoint: &mut Checkpoint) {
 }
 
 /// Returns the mean of `loss` over at most `max_batches` batches of `data`, in order, and the
-/// number of batches. Ranks share the batches.
+/// number of batches. Ranks share the batches, each of which is computed in `split` pieces if its
+/// size allows it.
 pub(crate) fn mean_loss(
     data: &TokenDataset,
     [batch, context]: [usize; 2],
+    split: usize,
     max_batches: u64,
     device: Device,
     ranks: Option<&DataParallel>,
@@ -303,10 +305,12 @@ pub(crate) fn mean_loss(
     // No sequence is used twice, which would weight it more than others.
     let sequences = data.len().saturating_sub(1) / context.max(1) as u64;
     let batch = batch.min(sequences.max(1) as usize);
-    let batches = data.batches(&BatchOptions { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
     let count = (sequences / batch as u64).min(max_batches).max(1);
+    let split = if batch.is_multiple_of(split) { split } else { 1 };
+    let (batch, pieces) = (batch / split, count * split as u64);
+    let batches = data.batches(&BatchOptions { batch, context, seed: 0, shuffle: false, prefetch: 2 })?;
     let (rank, size) = ranks.map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));
-    let mut losses = vec![0.0; count as usize];
+    let mut losses = vec![0.0; pieces as usize];
     for (slot, next) in losses.iter_mut().skip(rank).step_by(size).zip(batches.of_rank(rank, size)) {
         let next = next?;
         let tensor = |tokens: &[i32]| Tensor::from_slice(tokens, &[batch, context], device);
@@ -315,7 +319,7 @@ pub(crate) fn mean_loss(
     if let Some(ranks) = ranks {
         ranks.all_reduce(&mut losses)?;
     }
-    Ok((losses.iter().sum::<f64>() / count as f64, count))
+    Ok((losses.iter().sum::<f64>() / pieces as f64, count))
 }
 
 /// Creates a run's folder. A folder that already contains a checkpoint is an error.

@@ -3,9 +3,8 @@
 //! `builder.rs` and `optimizer_state.rs` have the optimizers, `compiled_step.rs` a training step of
 //! any model, `pending.rs` its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics.
 //! `engine.rs` and `step_traces.rs` run the steps, `data_parallel.rs` connects ranks. `prepare.rs`
-//! and `run.rs` are the loop of `bornite train`; of several ranks, one reports:
-//! `rank_observer.rs`.
-//! `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
+//! and `run.rs` are the loop of `bornite train`, which reports to an `observer.rs`; of several
+//! ranks, one reports: `rank_observer.rs`. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
 //! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
 //! times steps. Nothing here prints: callers pass an [`Observer`].
 
@@ -25,6 +24,7 @@ mod keys;
 mod launch_tests;
 mod metrics;
 mod model;
+mod observer;
 mod optimizer_state;
 mod pending;
 mod plot;
@@ -51,9 +51,10 @@ pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
 pub use metrics::{StepMetrics, read_metrics};
+pub use observer::{Observer, RunInfo, RunSummary, TrainEvent};
 pub use pending::{PendingStep, StepResult};
 pub use precision::{LossScale, Precision};
-pub use run::{Observer, RunInfo, RunSummary, TrainEvent, run, run_data_parallel};
+pub use run::{run, run_data_parallel};
 pub use workload::{
     MemoryEstimate, Workload, address_space_limit, available_bytes, flops_per_token, format_bytes, parameter_count,
     peak_flops,

@@ -130,7 +130,7 @@ impl OptimizerState {
                 let weights = Weights::new(&self.params, self.precision.dtype())?;
                 let settings = self.settings(&self.params.state())?;
                 let ranks = self.ranks.clone();
-                let part = ranks.as_ref().map(|ranks| ranks.begin(&self.params)).transpose()?.flatten();
+                let part = ranks.as_ref().map(|ranks| ranks.broadcast_parameters(&self.params)).transpose()?.flatten();
                 let optimizer = Optimizer::new(self.kind, self.clip_norm, settings, &weights.parameters, part)?;
                 let (precision, accumulate, seed) = (self.precision, self.accumulate, self.params.seed());
                 let (rank, size) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));

@@ -21,8 +21,9 @@ use super::folder::{
     named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
 use super::metrics::Metrics;
+use super::observer::{Observer, RunInfo, TrainEvent};
 use super::precision::Precision;
-use super::run::{Observer, Run, RunFiles, RunInfo, TrainEvent};
+use super::run::{Run, RunFiles};
 use super::workload::{Workload, available_bytes, flops_per_token, format_bytes, parameter_count, peak_flops};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest};
 use crate::data::{BatchOptions, DataObserver, DataProgress, DataSource, TokenDataset, train_tokenizer_with_observer};
@@ -59,7 +60,12 @@ pub(super) fn prepare(
     let Workload { batch, context, accumulate, precision, optimizer, activation_checkpointing, .. } = workload;
     let seed = config.train.seed.unwrap_or(0);
     let ranks = match ranks {
-        Some(ranks) => Some(connect(ranks, &config)?),
+        Some(ranks) => {
+            let start = starting_state(&config, resumed.as_ref(), &training, validation.as_ref())?;
+            check_equal_start(ranks, &start)?;
+            share_tuned_choices(ranks)?;
+            Some(ranks.clone().shard_optimizer(config.train.shard_optimizer.unwrap_or(false)))
+        }
         None => None,
     };
     let (rank, size) = ranks.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.size()));
@@ -108,7 +114,7 @@ pub(super) fn prepare(
         tokens_per_step: batch.saturating_mul(context).saturating_mul(accumulate).saturating_mul(size) as u64,
         precision,
         flops_per_token: flops_per_token(&model, context),
-        peak_flops: peak_flops(device, precision),
+        peak_flops: peak_flops(device, precision).map(|of_device| of_device * size as f64),
         required_bytes: workload.memory().total() as u64,
         checkpointing_saved_bytes: activation_checkpointing.then(|| workload.checkpointing_saved_bytes() as u64),
     };
@@ -209,26 +215,58 @@ fn prepare_inputs(
     Ok(Inputs { config, store, resumed, from, tokenizer, model, workload, training, validation })
 }
 
-/// Checks that all ranks have the same settings, and gives them the tuned choices of rank 0.
-fn connect(ranks: &DataParallel, config: &RunConfig) -> Result<DataParallel> {
-    let own = config.text()?;
-    let first = ranks.broadcast_text(&own)?;
-    if own != first {
-        let differing = own.lines().zip(first.lines()).find(|(own, first)| own != first);
-        let (line, other) = differing.unwrap_or(("another number of settings", "than this"));
-        let rank = ranks.rank();
-        return Err(Error::config(format!(
-            "rank {rank} has {line}, rank 0 has {other}; start all ranks with the same settings"
-        )));
+/// What all ranks must start from, one property per line: settings, checkpoint and data.
+fn starting_state(
+    config: &RunConfig,
+    resumed: Option<&(Checkpoint, State)>,
+    training: &TokenDataset,
+    validation: Option<&TokenDataset>,
+) -> Result<String> {
+    let checkpoint = resumed.map_or("none".into(), |(checkpoint, _)| format!("step {}", checkpoint.step));
+    let data = |data: &TokenDataset| format!("{} tokens, fingerprint {:016x}", data.len(), data.fingerprint());
+    let validation = validation.map_or("none".into(), data);
+    let text = config.text()?;
+    let mut section = String::new();
+    let mut lines = vec![];
+    for line in text.lines() {
+        match line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            Some(name) => section = format!("{name}."),
+            None => lines.push(format!("{section}{line}")),
+        }
     }
+    lines.push(format!("checkpoint: {checkpoint}"));
+    lines.push(format!("training data: {}", data(training)));
+    lines.push(format!("validation data: {validation}"));
+    Ok(lines.join("\n"))
+}
+
+/// Checks that this rank starts as rank 0 does.
+fn check_equal_start(ranks: &DataParallel, own: &str) -> Result<()> {
+    let first = ranks.broadcast_text(own)?;
+    let missing = |from: &str, other: &str| {
+        from.lines().find(|line| !other.lines().any(|known| known == *line)).unwrap_or("nothing else").to_string()
+    };
+    match own == first {
+        true => Ok(()),
+        false => Err(Error::config(format!(
+            "rank {} starts with '{}', rank 0 with '{}'; all ranks need the same settings, data and run folder",
+            ranks.rank(),
+            missing(own, &first),
+            missing(&first, own)
+        ))),
+    }
+}
+
+/// Gives all ranks the tuned choices of rank 0, so that they run the same kernels.
+fn share_tuned_choices(ranks: &DataParallel) -> Result<()> {
     let tuner = Tuner::global().map_err(bornite::Error::from)?;
     let records = serde_json::to_string(&tuner.known_records()).unwrap_or_default();
     let records = ranks.broadcast_text(&records)?;
     if ranks.rank() > 0 {
         let records = serde_json::from_str::<Vec<TuningRecord>>(&records);
-        tuner.pin(records.map_err(|error| Error::config(format!("tuned choices of rank 0: {error}")))?);
+        tuner.replace_pins(records.map_err(|error| Error::config(format!("tuned choices of rank 0: {error}")))?);
     }
-    Ok(ranks.clone().shard_optimizer(config.train.shard_optimizer.unwrap_or(false)))
+    Ok(())
 }
 
 /// Returns the resolved settings, the checkpoint store if this rank writes files, and the
@@ -403,6 +441,8 @@ fn workload(
         batch,
         context,
         accumulate,
+        ranks: ranks.map_or(1, DataParallel::size),
+        shard_optimizer: train.shard_optimizer.unwrap_or(false),
         precision: *train.precision.get_or_insert(default),
         optimizer,
         activation_checkpointing: train.activation_checkpointing.unwrap_or(false),

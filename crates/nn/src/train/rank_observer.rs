@@ -1,10 +1,10 @@
-//! The observer of a run that may have several ranks: rank 0 reports, and all stop together.
+//! The observer of a run that may have several ranks: rank 0 reports, and all ranks stop after the same step.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::data_parallel::DataParallel;
-use super::run::{Observer, TrainEvent};
+use super::observer::{Observer, TrainEvent};
 use crate::Result;
 
 pub(super) struct RankObserver<'a> {
@@ -19,7 +19,7 @@ impl<'a> RankObserver<'a> {
         RankObserver { inner, ranks, in_steps: false }
     }
 
-    /// From now on a stop takes effect where [`RankObserver::stops_now`] is called by all ranks.
+    /// From now on a stop takes effect where [`RankObserver::any_rank_stops`] is called by all ranks.
     pub fn begin_steps(&mut self) {
         self.in_steps = true;
         if self.ranks.is_some() {
@@ -28,7 +28,7 @@ impl<'a> RankObserver<'a> {
     }
 
     /// Returns true if the observer of any rank requests a stop. All ranks must call this.
-    pub fn stops_now(&self) -> Result<bool> {
+    pub fn any_rank_stops(&self) -> Result<bool> {
         let requested = self.inner.should_stop();
         self.ranks.map_or(Ok(requested), |ranks| ranks.any(requested))
     }

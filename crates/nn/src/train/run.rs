@@ -7,8 +7,6 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bornite::{Device, Tensor, runtime::interruptible};
@@ -21,13 +19,13 @@ use super::data_parallel::DataParallel;
 use super::folder::{MOMENTS, SAMPLES, State, mean_loss, state_json};
 use super::gpu_time::{GpuSpan, GpuTimer};
 use super::metrics::{Metrics, StepMetrics};
+use super::observer::{Observer, RunSummary, TrainEvent};
 use super::pending::PendingStep;
-use super::precision::Precision;
 use super::prepare::prepare;
 use super::rank_observer::RankObserver;
 use super::tuning::Tuning;
 use crate::checkpoint::{Checkpoint, CheckpointStore};
-use crate::data::{Batches, DataProgress, TokenDataset};
+use crate::data::{Batches, TokenDataset};
 use crate::error::located;
 use crate::generate::{GenerationOptions, Sampling, TextGenerator, prompt_tokens};
 use crate::inputs::LossInputs;
@@ -35,99 +33,6 @@ use crate::model::Gpt;
 use crate::optimizer::LrSchedule;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, ErrorKind, Result, files};
-
-/// An event of a run.
-#[derive(Debug)]
-pub enum TrainEvent<'a> {
-    /// A message for the user.
-    Note(&'a str),
-    /// Progress of data preparation.
-    Data(DataProgress),
-    /// Training starts with the next step.
-    Begin(&'a RunInfo),
-    /// Metrics of a step, reported up to one step late.
-    Step(&'a StepMetrics),
-    /// A checkpoint was saved.
-    Saved {
-        /// Step after which it was made.
-        step: u64,
-        /// Its folder.
-        path: &'a Path,
-        /// True if it has the lowest validation loss so far.
-        best: bool,
-    },
-    /// A generated sample.
-    Sample {
-        /// Step after which it was made.
-        step: u64,
-        /// Prompt and continuation.
-        text: &'a str,
-    },
-}
-
-/// Facts about a run, known before the first step.
-#[derive(Clone, Debug)]
-pub struct RunInfo {
-    /// Completed steps.
-    pub step: u64,
-    /// Total steps.
-    pub steps: u64,
-    /// Number of parameters.
-    pub parameters: u64,
-    /// Training tokens.
-    pub tokens: u64,
-    /// Validation tokens.
-    pub validation_tokens: u64,
-    /// Tokens per step.
-    pub tokens_per_step: u64,
-    /// Precision.
-    pub precision: Precision,
-    /// Floating-point operations per token.
-    pub flops_per_token: f64,
-    /// Peak flops per second of the device, if known.
-    pub peak_flops: Option<f64>,
-    /// Lower bound of the bytes that training needs.
-    pub required_bytes: u64,
-    /// Bytes that activation checkpointing saves, if enabled.
-    pub checkpointing_saved_bytes: Option<u64>,
-}
-
-/// Receives the events of a run and can stop it.
-pub trait Observer {
-    /// Called for every event.
-    fn on_event(&mut self, event: TrainEvent<'_>);
-
-    /// Returns true if the run should save a checkpoint and end as soon as possible. Called before
-    /// every step, and several times per second during data preparation, gradient accumulation and
-    /// evaluation.
-    fn should_stop(&self) -> bool {
-        false
-    }
-
-    /// Returns a flag that interrupts the current batch, evaluation or sample once it is set;
-    /// [`should_stop`](Observer::should_stop) must return true from then on.
-    fn interrupt_flag(&self) -> Option<Arc<AtomicBool>> {
-        None
-    }
-
-    /// Called after every step and every save with the number of steps since the last checkpoint.
-    fn on_unsaved_steps(&mut self, _steps: u64) {}
-}
-
-/// Result of a run.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RunSummary {
-    /// Completed steps.
-    pub step: u64,
-    /// True if it was stopped before its last step.
-    pub stopped: bool,
-    /// Number of steps that were skipped because gradients were not finite.
-    pub skipped: u64,
-    /// Metrics of the last step, if there was one.
-    pub last_metrics: Option<StepMetrics>,
-    /// The run's folder.
-    pub folder: PathBuf,
-}
 
 /// Trains a model in a run's folder. With `resume`, an existing run continues after its latest
 /// checkpoint as if it had never stopped. A stop during preparation returns [`ErrorKind::Stopped`]:
@@ -145,7 +50,8 @@ pub fn run(
 
 /// As [`run`], on one of several ranks, each of which calls this with the same settings. The ranks
 /// share the batches of each step; rank 0 writes all files, and its observer receives the events.
-/// The run stops if one of the observers requests it. After an error, all ranks fail.
+/// The run stops if one of the observers requests it. After an error, all ranks fail. A single
+/// rank runs as [`run`] does.
 #[track_caller]
 pub fn run_data_parallel(
     config: &RunConfig,
@@ -156,7 +62,8 @@ pub fn run_data_parallel(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     located(|| {
-        let result = run_on(config, folder, device, resume, Some(ranks), observer);
+        let shared = Some(ranks).filter(|ranks| ranks.size() > 1);
+        let result = run_on(config, folder, device, resume, shared, observer);
         if let Err(error) = &result {
             ranks.abort(error);
         }
@@ -246,7 +153,7 @@ impl Run {
             return Ok(true);
         }
         while self.optimizer.steps() < steps {
-            if observer.stops_now()? || !self.step(steps, observer)? {
+            if observer.any_rank_stops()? || !self.step(steps, observer)? {
                 self.finish_unread(Instant::now(), None, observer)?;
                 self.save(None, observer)?;
                 return Ok(true);
@@ -434,14 +341,15 @@ impl Run {
 
     fn evaluate(&self, observer: &dyn Observer) -> Result<Option<f64>> {
         let Some(data) = &self.validation else { return Ok(None) };
-        // Batches of the settings, which may be larger than those of one of several ranks.
-        let larger = self.config.train.batch.unwrap_or(1) / self.shape[0].max(1);
-        let max_batches = (self.config.train.eval_batches.unwrap_or(1) * larger.max(1)) as u64;
+        let max_batches = self.config.train.eval_batches.unwrap_or(1) as u64;
+        // One of several ranks may have smaller batches than those of the settings.
+        let batch = self.config.train.batch.unwrap_or(1);
+        let (shape, split) = ([batch, self.shape[1]], batch / self.shape[0].max(1));
         let loss = |batch: &[Tensor]| match observer.should_stop() {
             true => Err(Error::stopped()),
             false => interruptible(observer.interrupt_flag(), || self.train_step.evaluate(batch)),
         };
-        let (loss, _) = mean_loss(data, self.shape, max_batches, self.device, self.ranks.as_ref(), &loss)?;
+        let (loss, _) = mean_loss(data, shape, split, max_batches, self.device, self.ranks.as_ref(), &loss)?;
         Ok(Some(loss).filter(|loss| loss.is_finite()))
     }
 
@@ -452,6 +360,9 @@ impl Run {
         }
         if self.saved_step == Some(step) {
             return Ok(());
+        }
+        if let Some(ranks) = &self.ranks {
+            ranks.check_equal_parameters(self.gpt.params(), step)?;
         }
         let (moments, progress) = self.optimizer.checkpoint()?;
         let choices = Tuner::global().map_err(bornite::Error::from)?.known_records();

@@ -16,12 +16,16 @@ use crate::{Error, Result};
 pub struct Workload {
     /// The model.
     pub model: GptConfig,
-    /// Sequences per batch.
+    /// Sequences per batch of one rank.
     pub batch: usize,
     /// Tokens per sequence.
     pub context: usize,
-    /// Batches per optimizer step.
+    /// Batches per optimizer step of one rank.
     pub accumulate: usize,
+    /// Ranks that share the batches of a step: 1 without data parallelism.
+    pub ranks: usize,
+    /// Each rank holds its part of the optimizer state only.
+    pub shard_optimizer: bool,
     /// Precision.
     pub precision: Precision,
     /// Optimizer.
@@ -87,8 +91,10 @@ impl Workload {
         let (count, model) = (parameter_count(&self.model), &self.model);
         let element = self.precision.dtype().bytes() as u128;
         let copy = if element < 4 { element } else { 0 };
-        let sums = if self.accumulate > 1 { 4 } else { 0 };
-        let state = count * (4 + copy + 4 * of(self.optimizer.moment_count()) + element + sums);
+        let sums = if self.accumulate > 1 || self.ranks > 1 { 4 } else { 0 };
+        let moments = 4 * count * of(self.optimizer.moment_count());
+        let moments = if self.shard_optimizer { moments / of(self.ranks.max(1)) } else { moments };
+        let state = count * (4 + copy + element + sums) + moments;
         let tokens = of(self.batch) * of(self.context);
         let gates = if model.mlp == MlpKind::Swiglu { 2 } else { 1 };
         let columns = of(model.heads + 2 * model.kv_heads) * of(model.head_width());
@@ -137,7 +143,8 @@ impl Workload {
             let parts = |n: usize| (self.accumulate.saturating_mul(self.batch)).div_ceil(n);
             let small = |n: usize| Workload { batch: n, accumulate: parts(n), ..workload.clone() };
             if let Some(n) = sizes().find(|n| fits(&small(*n))) {
-                return format!("train.batch={n} with train.accumulate={}{flag} would fit", parts(n));
+                let all = parts(n).saturating_mul(self.ranks);
+                return format!("train.batch={n} with train.accumulate={all}{flag} would fit");
             }
         }
         let shorter = std::iter::successors(Some(self.context / 2), |n| Some(n / 2)).take_while(|n| *n > 0);
@@ -212,7 +219,18 @@ mod tests {
         let (batch, context) = (16, model.context);
         let precision = Precision::Bf16;
         let (optimizer, device) = (OptimizerKind::ADAMW, Device::Cuda(0));
-        Workload { model, batch, context, accumulate: 1, precision, optimizer, activation_checkpointing: false, device }
+        Workload {
+            model,
+            batch,
+            context,
+            accumulate: 1,
+            ranks: 1,
+            shard_optimizer: false,
+            precision,
+            optimizer,
+            activation_checkpointing: false,
+            device,
+        }
     }
 
     #[test]

@@ -111,6 +111,8 @@ pub fn activation_checkpointing_saves_the_estimated_memory(device: Device) -> Ou
                 batch,
                 context,
                 accumulate: 1,
+                ranks: 1,
+                shard_optimizer: false,
                 precision,
                 optimizer: OptimizerKind::ADAMW,
                 activation_checkpointing: false,

@@ -255,6 +255,12 @@ impl Tuner {
         pins.extend(records.into_iter().map(|record| (record.key.hash(), Arc::new(record))));
     }
 
+    /// Gives only these choices precedence, instead of those pinned before.
+    pub fn replace_pins(&self, records: impl IntoIterator<Item = TuningRecord>) {
+        lock(&self.pins).clear();
+        self.pin(records);
+    }
+
     /// Stops reading choices from disk while the guard lives, except those already pinned or
     /// cached, so that later changes on disk have no effect. Candidates are still measured if the
     /// mode allows it.

@@ -253,6 +253,19 @@ impl Arena {
         Ok(Arena { table: self.table.clone(), flat, views: Arc::default() })
     }
 
+    /// An arena with the same segments over another variable, which must have the shape of
+    /// [`Arena::get`].
+    #[track_caller]
+    pub fn over(&self, flat: &Var) -> Result<Arena> {
+        let (found, expected) = (flat.get(), self.flat.get());
+        let (found, expected) = (found.shape()?, expected.shape()?);
+        if found != expected {
+            let what = format!("the variable has shape {found:?}; expected {expected:?}");
+            return Err(arena_error(what, SourceLocation::here()));
+        }
+        Ok(Arena { table: self.table.clone(), flat: flat.clone(), views: Arc::default() })
+    }
+
     /// The variable's value, as a one-dimensional tensor: see [`Var::get`].
     pub fn get(&self) -> Tensor {
         self.flat.get()
