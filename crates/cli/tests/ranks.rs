@@ -345,7 +345,11 @@ fn stops_and_hangs() -> Outcome {
     signal(victim, "KILL");
     assert!(started.elapsed() < Duration::from_secs(20), "{}", stderr_of(&output));
     assert_eq!(output.status.code(), Some(75), "{}", stderr_of(&output));
-    assert!(stderr_of(&output).contains("waited 2 s") && stderr_of(&output).contains("is on"), "{}", stderr_of(&output));
+    assert!(
+        stderr_of(&output).contains("waited 2 s") && stderr_of(&output).contains("is on"),
+        "{}",
+        stderr_of(&output)
+    );
     Ok(())
 }
 
@@ -362,10 +366,9 @@ fn mistakes_are_reported_once() -> Outcome {
     // Ranks that start from other settings, data or checkpoints.
     let job = Job::new("settings", Some(&mpi), 1);
     std::fs::write(job.folder.join("other.txt"), "something else entirely. ".repeat(400)).unwrap();
-    for (other, named) in [
-        (&["--set", "train.seed=7"][..], "train.seed = 7"),
-        (&["--set", "optimizer.lr=0.5"], "optimizer.lr = 0.5"),
-    ] {
+    for (other, named) in
+        [(&["--set", "train.seed=7"][..], "train.seed = 7"), (&["--set", "optimizer.lr=0.5"], "optimizer.lr = 0.5")]
+    {
         let mut both = job.command(&CPU);
         both.args([":", "-n", "1", env!("CARGO_BIN_EXE_bornite")]).args(arguments(&[&CPU[..], other].concat()));
         let output = ended(both.spawn().unwrap());

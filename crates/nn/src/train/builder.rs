@@ -202,10 +202,10 @@ impl<A> OptimizerBuilder<A> {
 
     /// Data-parallel training: every rank calls the step with batches of its own, and each step
     /// applies the mean gradient over all ranks. The initial parameters are those of rank 0. A
-    /// loss is that of this rank's batch; [`DataParallel::mean`] averages over ranks. Variables that
-    /// the loss updates, such as the running statistics of batch norms, are each rank's own. After
-    /// an error, a rank must end: the others no longer match it. [`Fit`](super::Fit) does not
-    /// support it.
+    /// loss is that of this rank's batch; [`DataParallel::mean`] averages over ranks. Each rank has
+    /// its own values of variables that the loss updates, such as the running statistics of batch
+    /// norms. After an error, a rank must end: the others no longer match it. [`Fit`](super::Fit)
+    /// does not support it.
     #[track_caller]
     pub fn data_parallel(self, ranks: &DataParallel) -> Self {
         self.with(|state| state.ranks = Some(ranks.clone()).filter(|ranks| ranks.size() > 1))

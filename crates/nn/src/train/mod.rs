@@ -4,9 +4,10 @@
 //! any model, `pending.rs` its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics.
 //! `engine.rs` and `step_traces.rs` run the steps, `data_parallel.rs` connects ranks. `prepare.rs`
 //! and `run.rs` are the loop of `bornite train`, which reports to an `observer.rs`; of several
-//! ranks, one reports: `rank_observer.rs`. `config.rs`, `keys.rs` and `model.rs` are the settings; `folder.rs`, `metrics.rs`, `events.rs`
-//! and `plot.rs` write the run's folder; `workload.rs` estimates memory and flops; `benchmark.rs`
-//! times steps. Nothing here prints: callers pass an [`Observer`].
+//! ranks, one reports: `rank_observer.rs`. `config.rs`, `keys.rs` and `model.rs` are the settings;
+//! `folder.rs`, `metrics.rs`, `events.rs` and `plot.rs` write the run's folder; `workload.rs`
+//! estimates memory and flops; `benchmark.rs` times steps. Nothing here prints: callers pass an
+//! [`Observer`].
 
 mod benchmark;
 mod builder;

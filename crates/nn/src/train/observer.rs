@@ -1,4 +1,4 @@
-//! What a run tells its caller while it trains, and how the caller stops it.
+//! The caller's side of a run: the events that it receives, and how it stops the run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -215,7 +215,7 @@ fn prepare_inputs(
     Ok(Inputs { config, store, resumed, from, tokenizer, model, workload, training, validation })
 }
 
-/// What all ranks must start from, one property per line: settings, checkpoint and data.
+/// State that all ranks must start from, one property per line: settings, checkpoint and data.
 fn starting_state(
     config: &RunConfig,
     resumed: Option<&(Checkpoint, State)>,

@@ -1,4 +1,5 @@
-//! The observer of a run that may have several ranks: rank 0 reports, and all ranks stop after the same step.
+//! The observer of a run that may have several ranks: rank 0 reports, and all ranks stop after the
+//! same step.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +20,7 @@ impl<'a> RankObserver<'a> {
         RankObserver { inner, ranks, in_steps: false }
     }
 
-    /// From now on a stop takes effect where [`RankObserver::any_rank_stops`] is called by all ranks.
+    /// From now on a stop takes effect where all ranks call [`RankObserver::any_rank_stops`].
     pub fn begin_steps(&mut self) {
         self.in_steps = true;
         if self.ranks.is_some() {
