@@ -1,9 +1,10 @@
 //! Ranks of a training job: processes that a launcher started, or threads of this process.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bornite::Device;
-use bornite_collective::{Communicator, LauncherRank, Mpi, Transport, thread_ranks};
+use bornite_collective::{Communicator, LauncherRank, thread_ranks};
 use bornite_nn::ErrorKind;
 use bornite_nn::train::{DataParallel, Observer, RunConfig, RunSummary, TrainEvent, run, run_data_parallel};
 
@@ -19,12 +20,17 @@ fn launcher() -> Result<Option<LauncherRank>, Failure> {
     Ok(LauncherRank::from_environment()?.filter(|launcher| launcher.size > 1))
 }
 
-/// Connects ranks that wait for each other as long as the settings say.
-fn connect(transport: impl Transport + 'static, config: &RunConfig) -> Result<DataParallel, bornite_nn::Error> {
-    let communicator = Communicator::new(transport);
-    let timeout = Duration::try_from_secs_f64(config.train.rank_timeout.unwrap_or(60.0));
-    communicator.set_timeout(timeout.unwrap_or(Duration::MAX));
-    DataParallel::new(communicator)
+/// Longest time that ranks wait for each other.
+fn timeout(config: &RunConfig) -> Duration {
+    Duration::try_from_secs_f64(config.train.rank_timeout.unwrap_or(60.0)).unwrap_or(Duration::MAX)
+}
+
+/// File by which ranks find each other: beside the run's folder, which does not exist yet.
+fn rendezvous_file(out: &Path) -> PathBuf {
+    match out.file_name() {
+        Some(name) => out.with_file_name(format!(".{}.rendezvous", name.to_string_lossy())),
+        None => out.join(".rendezvous"),
+    }
 }
 
 /// The device of a process: that of the settings, or the GPU of its local rank. A launcher may show
@@ -55,7 +61,7 @@ pub fn train(config: &RunConfig, options: &TrainOptions, observer: &mut dyn Obse
         let summary = run(config, &options.out, device, options.resume, observer)?;
         return Ok(Trained { summary, is_first: true });
     };
-    let ranks = connect(Mpi::init(&launcher)?, config)?;
+    let ranks = DataParallel::new(launcher.connect(&rendezvous_file(&options.out), timeout(config))?)?;
     let trained = device_of(config, launcher.local_rank.unwrap_or_else(|| ranks.local_rank()))
         .and_then(|device| Ok(run_data_parallel(config, &options.out, device, options.resume, &ranks, observer)?));
     trained.map(|summary| Trained { summary, is_first: ranks.rank() == 0 }).or_else(|error| {
@@ -87,7 +93,9 @@ pub fn train_on(
     }
     let devices = devices.iter().map(|text| parse_device(text)).collect::<Result<Vec<_>, _>>()?;
     let train = |transport, device, observer: &mut dyn Observer| {
-        let ranks = connect(transport, config)?;
+        let communicator = Communicator::new(transport);
+        communicator.set_timeout(timeout(config));
+        let ranks = DataParallel::new(communicator)?;
         run_data_parallel(config, &options.out, device, options.resume, &ranks, observer)
     };
     let mut ranks = thread_ranks(devices.len()).into_iter().zip(devices);

@@ -39,6 +39,8 @@ fn arguments(more: &[&str]) -> Vec<String> {
         "train.eval_every=5",
         "train.save_every=3",
         "train.rank_timeout=20",
+        "schedule.decay=constant",
+        "schedule.warmup=2",
     ];
     let all = ["train", "--data", "corpus.txt", "--out", "run", "--batch", "4"].into_iter();
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
@@ -110,7 +112,7 @@ impl Job {
 fn parameters(job: &Job) -> Vec<u8> {
     let checkpoints = job.run().join("checkpoints");
     let latest = std::fs::read_to_string(checkpoints.join("latest")).unwrap();
-    std::fs::read(checkpoints.join(latest.trim()).join("model.safetensors")).unwrap()
+    std::fs::read(checkpoints.join(latest.trim()).join("weights.safetensors")).unwrap()
 }
 
 /// Waits for a job, which must end.
@@ -353,6 +355,79 @@ fn stops_and_hangs() -> Outcome {
     Ok(())
 }
 
+/// A process with the variables that torchrun sets.
+fn torchrun_rank(job: &Job, rank: usize, more: &[&str]) -> Child {
+    let (rank, size) = (rank.to_string(), job.ranks.to_string());
+    let mut command = job.command(more);
+    command.env("RANK", &rank).env("LOCAL_RANK", &rank).env("WORLD_SIZE", size);
+    command.env("MASTER_ADDR", "localhost").env("MASTER_PORT", "29500").env("TORCHELASTIC_RUN_ID", "none");
+    command.spawn().unwrap()
+}
+
+fn torchrun_succeeds(job: &Job, more: &[&str]) {
+    let ranks: Vec<Child> = (0..job.ranks).map(|rank| torchrun_rank(job, rank, more)).collect();
+    for rank in ranks {
+        succeeds(&ended(rank));
+    }
+}
+
+/// Ranks without MPI, connected by TCP: the losses of one process; killed and missing ranks.
+fn torchrun_starts_ranks() {
+    let (expected, mut random) = (single(), random());
+    let whole = Job::new("torchrun", None, 2);
+    torchrun_succeeds(&whole, &CPU);
+    agree(&whole.metrics(), &expected, "torchrun");
+    let job = Job::new("torchrun-sharded", None, 4);
+    torchrun_succeeds(&job, &SHARDED);
+    agree(&job.metrics(), &expected, "torchrun, sharded");
+    let (job, resume) = (Job::new("torchrun-killed", None, 2), [&CPU[..], &["--resume"]].concat());
+    for _ in 0..3 {
+        // The other rank may still wait to be connected.
+        let short = [&resume[..], &["--set", "train.rank_timeout=10"]].concat();
+        let mut ranks = vec![torchrun_rank(&job, 0, &short), torchrun_rank(&job, 1, &short)];
+        std::thread::sleep(Duration::from_millis(random(1500)));
+        let mut victim = ranks.remove(random(2) as usize);
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let other = ended(ranks.remove(0));
+        let text = stderr_of(&other);
+        assert!(other.status.success() || text.contains("rank 0") || text.contains("rank 1"), "{text}");
+    }
+    torchrun_succeeds(&job, &resume);
+    assert_eq!(job.metrics(), whole.metrics());
+    assert!(parameters(&job) == parameters(&whole));
+    let names = std::fs::read_dir(&job.folder).unwrap().flatten().map(|entry| entry.file_name());
+    assert!(names.into_iter().all(|name| !name.to_string_lossy().contains("rendezvous")));
+    for (rank, expected) in [(0, "waited for the connection of rank 1"), (1, "did not find rank 0")] {
+        let job = Job::new("torchrun-alone", None, 2);
+        let output = ended(torchrun_rank(&job, rank, &[&CPU[..], &["--set", "train.rank_timeout=1"]].concat()));
+        assert!(!output.status.success() && stderr_of(&output).contains(expected), "{}", stderr_of(&output));
+    }
+}
+
+/// torchrun itself, with PyTorch; only in the long tests.
+fn torchrun_itself() -> Outcome {
+    let found = std::env::var_os("PATH").into_iter().flat_map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let program = found.map(|folder| folder.join("torchrun")).find(|program| program.is_file());
+    let (Some(program), true) = (program, std::env::var_os("BORNITE_TEST_FULL").is_some()) else {
+        return Err("torchrun is not on the PATH, or these are not the long tests (scripts/test --full)".into());
+    };
+    let job = Job::new("torchrun-itself", None, 2);
+    let train = job.command(&CPU);
+    let mut command = Command::new(program);
+    command.args(["--standalone", "--nproc-per-node", "2", "--no-python", env!("CARGO_BIN_EXE_bornite")]);
+    command.args(train.get_args()).current_dir(&job.folder).stdin(Stdio::null()).stderr(Stdio::piped());
+    for (name, value) in train.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    succeeds(&ended(command.spawn().unwrap()));
+    agree(&job.metrics(), &single(), "torchrun itself");
+    Ok(())
+}
+
 /// Mistakes are errors of the rank that makes them.
 fn mistakes_are_reported_once() -> Outcome {
     let mpi = mpi("mpich-5.0.2")?;
@@ -367,7 +442,7 @@ fn mistakes_are_reported_once() -> Outcome {
     let job = Job::new("settings", Some(&mpi), 1);
     std::fs::write(job.folder.join("other.txt"), "something else entirely. ".repeat(400)).unwrap();
     for (other, named) in
-        [(&["--set", "train.seed=7"][..], "train.seed = 7"), (&["--set", "optimizer.lr=0.5"], "optimizer.lr = 0.5")]
+        [(&["--set", "train.seed=7"][..], "train.seed = 7"), (&["--set", "schedule.lr=0.5"], "schedule.lr = 0.5")]
     {
         let mut both = job.command(&CPU);
         both.args([":", "-n", "1", env!("CARGO_BIN_EXE_bornite")]).args(arguments(&[&CPU[..], other].concat()));
@@ -388,5 +463,7 @@ suite! {
     killed_jobs_continue,
     other_numbers_of_ranks_resume,
     stops_and_hangs,
+    torchrun_starts_ranks,
+    torchrun_itself,
     mistakes_are_reported_once,
 }

@@ -10,7 +10,7 @@ use crate::{Error, FailureKind, Outgoing, Result, Transport};
 /// Default of [`Communicator::set_timeout`].
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest timeout; the end of a longer wait may not be a valid time.
-const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum elements per message, which bounds the memory of copies and the count of MPI calls.
 const MAX_MESSAGE_ELEMENTS: usize = 1 << 22;
 /// Longest pause between two signs of life during [`Communicator::long_work`].
@@ -250,8 +250,11 @@ impl Communicator {
         }
         let exchanged = transport.exchange(state.sequence, outgoing, from, state.timeout);
         state.sequence += 1;
-        if let Err(error) = &exchanged {
-            self.fail(&mut state, error.failure_kind(), &error.to_string());
+        match &exchanged {
+            // The rank that failed reports it to all others itself.
+            Err(error @ Error::RankFailed { .. }) => state.failure = Some(error.to_string()),
+            Err(error) => self.fail(&mut state, error.failure_kind(), &error.to_string()),
+            Ok(_) => {}
         }
         exchanged
     }

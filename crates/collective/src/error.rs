@@ -68,6 +68,24 @@ pub enum Error {
         /// The timeout.
         timeout: Duration,
     },
+    /// The connection to a rank ended.
+    #[error(
+        "rank {rank} lost the connection to rank {lost} at collective {sequence} ({reason}); the process of that rank has ended, \
+         or the network failed"
+    )]
+    ConnectionLost {
+        /// This rank.
+        rank: usize,
+        /// Number of the collective, from 0.
+        sequence: u64,
+        /// The other rank.
+        lost: usize,
+        /// Message of the system.
+        reason: String,
+    },
+    /// The ranks of a job did not connect.
+    #[error("connecting the ranks: {0}")]
+    Rendezvous(String),
     /// A message has an unexpected length: ranks disagree about sizes.
     #[error("rank {from} sent {found} bytes at collective {sequence}; expected {expected}")]
     MessageLength {
@@ -126,7 +144,7 @@ impl Error {
     /// Kind of the failure for other ranks.
     pub fn failure_kind(&self) -> FailureKind {
         match self {
-            Error::Timeout { .. } => FailureKind::RankLost,
+            Error::Timeout { .. } | Error::ConnectionLost { .. } => FailureKind::RankLost,
             Error::RankFailed { kind, .. } => *kind,
             _ => FailureKind::Error,
         }

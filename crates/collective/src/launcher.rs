@@ -1,6 +1,9 @@
 //! Rank, number of ranks and local rank, from the variables of the launcher.
 
-use crate::{Error, Result};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::{Communicator, Error, Mpi, Result, TcpJob, TcpRanks};
 
 /// Variables of a launcher: rank, size and local rank.
 struct LauncherVariables {
@@ -15,14 +18,8 @@ struct LauncherVariables {
 /// Starts processes, but no MPI job.
 pub(crate) const TORCHRUN: &str = "torchrun";
 
+/// Launchers in the order of preference: scripts of MPI jobs may set torchrun's variables as well.
 const LAUNCHERS: [LauncherVariables; 3] = [
-    LauncherVariables {
-        name: TORCHRUN,
-        rank: "RANK",
-        size: "WORLD_SIZE",
-        local_rank: "LOCAL_RANK",
-        requires_local_rank: true,
-    },
     LauncherVariables {
         name: "Open MPI",
         rank: "OMPI_COMM_WORLD_RANK",
@@ -36,6 +33,13 @@ const LAUNCHERS: [LauncherVariables; 3] = [
         size: "PMI_SIZE",
         local_rank: "MPI_LOCALRANKID",
         requires_local_rank: false,
+    },
+    LauncherVariables {
+        name: TORCHRUN,
+        rank: "RANK",
+        size: "WORLD_SIZE",
+        local_rank: "LOCAL_RANK",
+        requires_local_rank: true,
     },
 ];
 
@@ -68,6 +72,17 @@ impl LauncherRank {
     /// variables are an error.
     pub fn from_environment() -> Result<Option<LauncherRank>> {
         LauncherRank::from_variables(&|name| std::env::var(name).ok())
+    }
+
+    /// Connects all ranks: by TCP under torchrun, else by MPI. `rendezvous` is a file in a folder that
+    /// all ranks see; rank 0 writes it for TCP and removes it.
+    pub fn connect(&self, rendezvous: &Path, timeout: Duration) -> Result<Communicator> {
+        let communicator = match self.launcher {
+            TORCHRUN => Communicator::new(TcpRanks::connect(&TcpJob::from_environment(self, rendezvous)?, timeout)?),
+            _ => Communicator::new(Mpi::init(self)?),
+        };
+        communicator.set_timeout(timeout);
+        Ok(communicator)
     }
 
     /// As [`LauncherRank::from_environment`], from a function that returns the value of a variable.

@@ -62,9 +62,9 @@ pub fn check_shared_folder(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes a file of a cache atomically: at every moment its name has the old contents or all of
-/// `parts`.
-pub fn write_cache_file(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
+/// Writes a file that only this user can read, atomically: at every moment its name has the old
+/// contents or all of `parts`.
+pub fn write_private_file(folder: &Path, file_name: &str, parts: &[&[u8]]) -> io::Result<()> {
     let mut temporary = TemporaryFile::create(folder, 0o600)?;
     for part in parts {
         temporary.file.write_all(part)?;

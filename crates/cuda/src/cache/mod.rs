@@ -194,7 +194,7 @@ impl Cache {
             self.record_error(format!("kernel '{name}' is larger than the size limit of the cache ({limit} bytes)"));
             return false;
         };
-        let write = || files::write_cache_file(folder, &key.file_name(), &[&head, payload]);
+        let write = || files::write_private_file(folder, &key.file_name(), &[&head, payload]);
         let written = match write() {
             // The folder was deleted while the cache was open.
             Err(error)

@@ -220,6 +220,7 @@ impl DataParallel {
         let (named, reported_by) = match &error {
             bornite_collective::Error::RankFailed { kind: FailureKind::Stopped, .. } => return Error::stopped(),
             bornite_collective::Error::Timeout { missing, .. } => (missing.clone(), None),
+            bornite_collective::Error::ConnectionLost { lost, .. } => (vec![*lost], None),
             bornite_collective::Error::RankFailed { rank, .. } => (vec![*rank], Some(*rank)),
             _ => (vec![], None),
         };

@@ -91,7 +91,7 @@ impl TuningStore {
         }
         let file = File { format: FORMAT_VERSION, record: record.clone() };
         let text = serde_json::to_vec_pretty(&file).map_err(|error| error.to_string())?;
-        files::write_cache_file(folder, &file_name(&record.key), &[&text])
+        files::write_private_file(folder, &file_name(&record.key), &[&text])
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
