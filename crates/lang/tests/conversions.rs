@@ -64,12 +64,24 @@ fn int(r: &mut Random, depth: usize) -> String {
         4 | 5 => format!("({} {} {})", number(r, d), r.one(&["<", "<=", ">", ">=", "==", "!="]), number(r, d)),
         6 => format!("({} {} ({} & 7))", int(r, d), r.one(&["<<", ">>"]), int(r, d)),
         7 => format!("({} {} ({} % 100 + 101))", int(r, d), r.one(&["/", "%"]), r.one(&["uc", "us", "u"])),
-        8 => format!("({} ? {} : {})", int(r, d), int(r, d), int(r, d)),
+        8 => choice(int(r, d), int(r, d), int(r, d)),
         9 => format!("({} {} {})", number(r, d), r.one(&["&&", "||"]), number(r, d)),
         10 => format!("{}{}", r.one(&["-", "~", "!", "+"]), int(r, d)).replace("--", "- -").replace("++", "+ +"),
         11 | 12 => format!("({})({})", r.one(&INTS).1, int(r, d)),
         _ => format!("static_cast<{}>({})", r.one(&INTS).1, int(r, d)),
     }
+}
+
+/// A conditional expression. The literal is a `char`, and `?:` on it and a `signed char` is not
+/// supported, so it is promoted beside one.
+fn choice(condition: String, one: String, other: String) -> String {
+    let literal = "('a')";
+    let may_be_signed_char = |text: &str| text == "c" || text.contains("signed char") || text.contains('?');
+    let promote = |text: &String, beside: &str| match text == literal && may_be_signed_char(beside) {
+        true => format!("(+{literal})"),
+        false => text.clone(),
+    };
+    format!("({condition} ? {} : {})", promote(&one, &other), promote(&other, &one))
 }
 
 /// An expression of any number type.
@@ -85,7 +97,7 @@ fn number(r: &mut Random, depth: usize) -> String {
     match r.next() % 8 {
         0..=2 => format!("({} {} {})", number(r, d), r.one(&["+", "-", "*"]), number(r, d)),
         3 => format!("({} / 3.0f)", number(r, d)),
-        4 => format!("({} ? {} : {})", int(r, d), number(r, d), number(r, d)),
+        4 => choice(int(r, d), number(r, d), number(r, d)),
         5 => format!("{}({})", r.one(&["float", "double"]), number(r, d)),
         _ => int(r, d),
     }

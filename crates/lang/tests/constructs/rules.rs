@@ -310,3 +310,14 @@ fn nested_namespaces_are_limited() {
     let text = "namespace a { ".repeat(5000) + "__global__ void k(int* x) {}" + &"}".repeat(5000);
     check_errors(&[(&text, "more than 200 nested namespaces is not supported")]);
 }
+
+#[test]
+fn comparisons_with_casts_are_no_templates() {
+    check(&[(
+        "__global__ void k(int* x) {
+            int i = 2; unsigned char c = 200; bool b = true;
+            x[0] = i < float(2.5); x[1] = c < int(300); x[2] = b < double(2); x[3] = (i < int(c)) > bool(0);
+        }",
+        &[1.0, 1.0, 1.0, 1.0],
+    )]);
+}

@@ -420,13 +420,14 @@ impl Parser<'_> {
             if text.starts_with("tex") || text.starts_with("surf") {
                 return self.unsupported(start, &format!("texture function '{text}'"), "pass an array");
             }
-            // Only a template takes a type as its argument.
+            // Only a template takes a type as its argument. `i < float(n)` is a comparison.
             let is_known = is_wide_load(text) || is_group_name(text);
             if !is_known
                 && matches!(
                     self.ahead(1),
                     TokenKind::Reserved("float" | "double" | "int" | "unsigned" | "bool" | "char")
                 )
+                && self.ahead(2) != TokenKind::Reserved("(")
             {
                 let hint = "define it as a '__device__' function in this file";
                 let hint = undeclared_hint(self.missing_headers, self.source, start, hint);
