@@ -95,16 +95,30 @@ impl Communicator {
     /// Replaces this rank's part of `values` by its sum over all ranks, in the order of ranks; the
     /// other parts are unchanged.
     pub fn reduce_scatter<T: ReduceElement>(&self, values: &mut [T]) -> Result<()> {
-        let own = self.part_of(self.rank(), values.len());
-        self.in_rounds(values.len(), |round| {
-            let outgoing = |rank| &values[round(rank)];
-            let received = self.exchange_parts(outgoing, &|_| round(self.rank()).len())?;
-            let range = round(self.rank());
-            debug_assert!(own.start <= range.start && range.end <= own.end);
-            let mine = values[range.clone()].to_vec();
-            for (n, slot) in values[range].iter_mut().enumerate() {
-                let of_rank = |rank: usize| if rank == self.rank() { mine[n] } else { received[rank][n] };
-                *slot = (1..self.size()).fold(of_rank(0), |sum, rank| sum + of_rank(rank));
+        self.reduce_scatter_slice(values, 0, values.len())
+    }
+
+    /// As [`reduce_scatter`](Communicator::reduce_scatter) of `total` elements, for those from
+    /// `start` on that `values` has; the parts are those of all elements.
+    pub fn reduce_scatter_slice<T: ReduceElement>(&self, values: &mut [T], start: usize, total: usize) -> Result<()> {
+        let (end, rank) = (start.saturating_add(values.len()), self.rank());
+        if end > total {
+            return Err(Error::Argument(format!("elements {start} to {end} of {total} cannot be reduced")));
+        }
+        let part = |rank: usize| {
+            let part = self.part_of(rank, total);
+            part.start.clamp(start, end) - start..part.end.clamp(start, end) - start
+        };
+        self.in_rounds(&part, |round| {
+            let received = self.exchange_parts(|rank| &values[round(rank)], &|_| round(rank).len())?;
+            let own = &mut values[round(rank)];
+            let mine = own.to_vec();
+            let of_rank = |other: usize| if other == rank { &mine } else { &received[other] };
+            own.copy_from_slice(of_rank(0));
+            for other in 1..self.size() {
+                for (sum, value) in own.iter_mut().zip(of_rank(other)) {
+                    *sum = *sum + *value;
+                }
             }
             Ok(())
         })
@@ -112,7 +126,8 @@ impl Communicator {
 
     /// Replaces every part of `values` by that of the rank that owns it.
     pub fn all_gather<T: bytemuck::Pod>(&self, values: &mut [T]) -> Result<()> {
-        self.in_rounds(values.len(), |round| {
+        let len = values.len();
+        self.in_rounds(&|rank| self.part_of(rank, len), |round| {
             let received = self.exchange_parts(|_| &values[round(self.rank())], &|rank| round(rank).len())?;
             for (rank, part) in received.iter().enumerate().filter(|(rank, _)| *rank != self.rank()) {
                 values[round(rank)].copy_from_slice(part);
@@ -211,11 +226,15 @@ impl Communicator {
 
     /// Calls `work` for rounds in which no rank's part exceeds the maximum message; it receives the
     /// range of each rank in the round.
-    fn in_rounds(&self, len: usize, mut work: impl FnMut(&dyn Fn(usize) -> Range<usize>) -> Result<()>) -> Result<()> {
-        let rounds = self.part_of(0, len).len().div_ceil(self.max_message_elements);
-        for n in 0..rounds {
+    fn in_rounds(
+        &self,
+        part: &dyn Fn(usize) -> Range<usize>,
+        mut work: impl FnMut(&dyn Fn(usize) -> Range<usize>) -> Result<()>,
+    ) -> Result<()> {
+        let longest = (0..self.size()).map(|rank| part(rank).len()).max().unwrap_or(0);
+        for n in 0..longest.div_ceil(self.max_message_elements) {
             work(&|rank| {
-                let part = self.part_of(rank, len);
+                let part = part(rank);
                 let start = (part.start + n * self.max_message_elements).min(part.end);
                 start..(start + self.max_message_elements).min(part.end)
             })?;

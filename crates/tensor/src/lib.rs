@@ -88,7 +88,7 @@ pub mod settings {
 
 /// Compiled functions: the argument and return types of [`trace()`](crate::trace()).
 pub mod trace {
-    pub use crate::runtime::trace::{TensorSpec, Trace};
+    pub use crate::runtime::trace::{HostValue, TensorSpec, Trace};
 }
 
 /// Updates of variables, and arenas of many variables in one buffer.

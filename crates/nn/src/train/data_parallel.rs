@@ -5,9 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bornite::{Tensor, var::commit};
+use bornite::{
+    Tensor,
+    var::{Arena, commit},
+};
 use bornite_collective::{Communicator, FailureKind, ReduceElement};
 
+use super::gradient_exchange::GradientExchange;
 use crate::error::located;
 use crate::parameters::Params;
 use crate::random::mix;
@@ -15,6 +19,9 @@ use crate::{Error, ErrorKind, Result};
 
 /// Bytes of a host name that ranks exchange.
 const HOST_BYTES: usize = 64;
+/// Default of [`DataParallel::bucket_elements`]: 16 MiB, whose exchange takes long compared to the
+/// latency of a network.
+const BUCKET_ELEMENTS: usize = 1 << 22;
 
 /// The ranks of a job that train one model: see
 /// [`OptimizerBuilder::data_parallel`](super::OptimizerBuilder::data_parallel). Clones share the
@@ -46,6 +53,7 @@ const HOST_BYTES: usize = 64;
 pub struct DataParallel {
     communicator: Arc<Communicator>,
     shards_optimizer: bool,
+    bucket_elements: usize,
     /// Host of each rank.
     hosts: Arc<[String]>,
 }
@@ -60,8 +68,9 @@ impl DataParallel {
             let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
             let bytes = &name.trim().as_bytes()[..name.trim().len().min(HOST_BYTES)];
             names[own..own + bytes.len()].copy_from_slice(bytes);
-            let mut ranks =
-                DataParallel { communicator: Arc::new(communicator), shards_optimizer: false, hosts: Arc::default() };
+            let (communicator, hosts) = (Arc::new(communicator), Arc::default());
+            let bucket_elements = BUCKET_ELEMENTS;
+            let mut ranks = DataParallel { communicator, shards_optimizer: false, bucket_elements, hosts };
             ranks.all_gather(&mut names)?;
             let host = |name: &[u8]| String::from_utf8_lossy(name).trim_end_matches('\0').to_string();
             ranks.hosts = names.chunks(HOST_BYTES).map(host).collect();
@@ -73,6 +82,13 @@ impl DataParallel {
     /// parameters (ZeRO stage 1): less memory, as many bytes exchanged.
     pub fn shard_optimizer(self, shards_optimizer: bool) -> DataParallel {
         DataParallel { shards_optimizer, ..self }
+    }
+
+    /// Sets the minimum elements of the gradients that are exchanged at once, while the backward
+    /// pass computes others: 4 Mi by default. Results do not depend on it; all ranks must set the
+    /// same.
+    pub fn bucket_elements(self, bucket_elements: usize) -> DataParallel {
+        DataParallel { bucket_elements: bucket_elements.max(1), ..self }
     }
 
     /// Number of this rank.
@@ -124,6 +140,15 @@ impl DataParallel {
             )));
         }
         Ok((batch / ranks_per_batch, accumulate / whole))
+    }
+
+    /// Exchange of the gradients of these parameters.
+    pub(crate) fn gradient_exchange(&self, parameters: &Arena) -> GradientExchange {
+        GradientExchange::new(self.clone(), parameters.buckets(self.bucket_elements))
+    }
+
+    pub(crate) fn shards_optimizer(&self) -> bool {
+        self.shards_optimizer
     }
 
     /// Gives all ranks the parameters and buffers of rank 0. Returns the elements that this rank
@@ -180,8 +205,14 @@ impl DataParallel {
         self.communicator.all_reduce(values).map_err(|error| self.error(error))
     }
 
-    pub(crate) fn reduce_scatter<T: ReduceElement>(&self, values: &mut [T]) -> Result<()> {
-        self.communicator.reduce_scatter(values).map_err(|error| self.error(error))
+    /// See [`Communicator::reduce_scatter_slice`].
+    pub(crate) fn reduce_scatter_slice<T: ReduceElement>(
+        &self,
+        values: &mut [T],
+        start: usize,
+        total: usize,
+    ) -> Result<()> {
+        self.communicator.reduce_scatter_slice(values, start, total).map_err(|error| self.error(error))
     }
 
     pub(crate) fn all_gather<T: bytemuck::Pod>(&self, values: &mut [T]) -> Result<()> {

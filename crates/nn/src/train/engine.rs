@@ -13,6 +13,7 @@ use bornite::{
 };
 
 use super::data_parallel::DataParallel;
+use super::gradient_exchange::{GradientExchange, ReceiveBucket};
 use super::pending::PendingStep;
 use super::precision::{LossScale, Precision};
 use super::step_traces::{LossFunction, StepFunctions, StepTraces};
@@ -52,8 +53,9 @@ pub(crate) struct Engine {
     /// In the dtype of the precision.
     pub weights: Weights,
     optimizer: Optimizer,
-    /// Ranks that share the batches of a step.
+    /// Ranks that share the batches of a step, and the exchange of their gradients.
     ranks: Option<DataParallel>,
+    exchange: Option<GradientExchange>,
     /// Accumulated gradients, if a step has several batches.
     gradients: Option<Arena>,
     pub loss_scale: LossScale,
@@ -81,6 +83,7 @@ impl Engine {
         let parameters = &weights.parameters;
         let device = parameters.get().device()?;
         let gradients = (options.step_batches() > 1).then(|| parameters.like(DType::F32, 0.0)).transpose()?;
+        let exchange = ranks.as_ref().map(|ranks| ranks.gradient_exchange(parameters));
         let loss_scale = LossScale::new(options.precision);
         let (steps, accumulated, trainable) = (0, 0, None);
         Ok(Engine {
@@ -89,6 +92,7 @@ impl Engine {
             weights,
             optimizer,
             ranks,
+            exchange,
             gradients,
             loss_scale,
             steps,
@@ -118,6 +122,7 @@ impl Engine {
             parameters: self.weights.parameters.clone(),
             weights: self.weights.values.clone(),
             gradients: self.gradients.clone(),
+            buckets: self.exchange.as_ref().map_or(vec![], |exchange| exchange.buckets().to_vec()),
             trainable: self.trainable.clone(),
             draws: Arc::default(),
         };
@@ -127,23 +132,27 @@ impl Engine {
     /// Launches the next batch of a step. Returns its scaled loss and, if it completes the step,
     /// the gradient norm.
     pub fn launch(&mut self, traces: &StepTraces<'_>, batch: Vec<Tensor>, lr: f64) -> Result<(Tensor, Option<Tensor>)> {
-        let (device, step, precision) = (self.device, self.steps + 1, self.options.precision);
+        let (step, precision) = (self.steps + 1, self.options.precision);
         let (loss_scale, random_state) = (self.scale_tensor(), self.random_state(traces));
-        let scalars = || self.optimizer.scalars(lr, step).tensor(device);
         let launched = precision.within(|| -> Result<_> {
-            if self.gradients.is_none() {
-                let inputs = StepInputs { scalars: scalars(), loss_scale, random_state };
+            let Some(sums) = &self.gradients else {
+                let inputs = StepInputs { scalars: self.scalars(lr), loss_scale, random_state };
                 let inputs = [batch, inputs.into_list()].concat();
                 let [loss, grad_norm] = unpack_outputs("train_step", traces.single_batch_step.call(&inputs)?)?;
                 return Ok((loss, Some(grad_norm)));
-            }
+            };
             let inputs = GradientInputs { loss_scale: loss_scale.clone(), random_state };
             let inputs = [batch, inputs.into_list()].concat();
-            let [loss] = unpack_outputs("gradients", traces.accumulate_gradients.call(&inputs)?)?;
-            if self.accumulated + 1 < self.options.accumulate {
-                return Ok((loss, None));
+            let is_last = self.accumulated + 1 == self.options.accumulate;
+            if is_last && let Some(exchange) = &mut self.exchange {
+                let accumulated = (self.accumulated > 0).then(|| sums.get().to_vec::<f32>()).transpose()?;
+                let compute = |receive: &mut ReceiveBucket<'_>| traces.bucket_gradients(&inputs, receive);
+                let (loss, flat) = exchange.run(accumulated, compute)?;
+                return Ok((loss, Some(self.apply_exchanged(traces, flat, self.scalars(lr), loss_scale)?)));
             }
-            Ok((loss, Some(self.apply_gradients(traces, scalars(), loss_scale)?)))
+            let [loss] = unpack_outputs("gradients", traces.accumulate_gradients.call(&inputs)?)?;
+            let grad_norm = is_last.then(|| self.apply_gradients(traces, self.scalars(lr), loss_scale)).transpose()?;
+            Ok((loss, grad_norm))
         })?;
         match launched {
             (_, Some(_)) => {
@@ -155,21 +164,31 @@ impl Engine {
         Ok(launched)
     }
 
-    /// Updates the parameters by the accumulated gradients of all ranks; returns the gradient norm.
+    /// Updates the parameters by the accumulated gradients; returns the gradient norm.
     fn apply_gradients(&self, traces: &StepTraces<'_>, scalars: Tensor, loss_scale: Tensor) -> Result<Tensor> {
-        let full_update = || -> Result<Tensor> {
-            let inputs = ApplyInputs { scalars: scalars.clone(), loss_scale: loss_scale.clone() };
-            let [grad_norm] = unpack_outputs("apply_gradients", traces.apply_gradients.call(&inputs.into_list())?)?;
-            Ok(grad_norm)
+        let inputs = ApplyInputs { scalars, loss_scale };
+        let [grad_norm] = unpack_outputs("apply_gradients", traces.apply_gradients.call(&inputs.into_list())?)?;
+        Ok(grad_norm)
+    }
+
+    /// Learning rate and bias-correction factors of the next step.
+    fn scalars(&self, lr: f64) -> Tensor {
+        self.optimizer.scalars(lr, self.steps + 1).tensor(self.device)
+    }
+
+    /// Updates the parameters by the gradients of all ranks; returns the gradient norm.
+    fn apply_exchanged(
+        &self,
+        traces: &StepTraces<'_>,
+        mut flat: Vec<f32>,
+        scalars: Tensor,
+        loss_scale: Tensor,
+    ) -> Result<Tensor> {
+        let sums = |values: Tensor| self.gradients.iter().map(|sums| sums.set(values.clone())).collect::<Vec<_>>();
+        let (Some(ranks), Some(part)) = (&self.ranks, self.optimizer.part()) else {
+            commit(&[], sums(Tensor::from_slice(&flat, &[flat.len()], self.device)))?;
+            return self.apply_gradients(traces, scalars, loss_scale);
         };
-        let (Some(ranks), Some(sums)) = (&self.ranks, &self.gradients) else { return full_update() };
-        let mut flat = sums.get().to_vec::<f32>()?;
-        let Some(part) = self.optimizer.part() else {
-            ranks.all_reduce(&mut flat)?;
-            commit(&[], vec![sums.set(Tensor::from_slice(&flat, &[flat.len()], self.device))])?;
-            return full_update();
-        };
-        ranks.reduce_scatter(&mut flat)?;
         let own = &flat[part.clone()];
         let scale = (self.loss_scale.scale * self.options.step_batches() as f64) as f32;
         let mut squared_norm = [own.iter().map(|gradient| f64::from(gradient / scale).powi(2)).sum::<f64>()];
@@ -181,7 +200,7 @@ impl Engine {
         flat[part].copy_from_slice(&new.to_vec::<f32>()?);
         ranks.all_gather(&mut flat)?;
         let new = Tensor::from_slice(&flat, &[flat.len()], self.device);
-        let mut updates = vec![sums.set(Tensor::zeros(&[flat.len()], DType::F32, self.device))];
+        let mut updates = sums(Tensor::zeros(&[flat.len()], DType::F32, self.device));
         if self.options.precision.dtype() != DType::F32 {
             updates.push(self.weights.values.set(new.cast(self.options.precision.dtype())));
         }
@@ -205,8 +224,7 @@ impl Engine {
     /// Random state of the next batch. If no function that was traced draws random numbers, it is
     /// not read, and any state will do.
     fn random_state(&mut self, traces: &StepTraces<'_>) -> Tensor {
-        let is_traced = traces.single_batch_step.traces() + traces.accumulate_gradients.traces() > 0;
-        if is_traced && !traces.draws.load(Ordering::Relaxed) {
+        if traces.have_loss() && !traces.draws.load(Ordering::Relaxed) {
             let zeros = || Tensor::from_slice(&[0u64, 0], &[2], self.device);
             return self.unread_state.get_or_insert_with(zeros).clone();
         }

@@ -20,6 +20,7 @@ mod events;
 mod fit;
 mod folder;
 mod gpu_time;
+mod gradient_exchange;
 mod keys;
 #[cfg(test)]
 mod launch_tests;

@@ -1,5 +1,6 @@
 //! The traced functions of a training step, for any loss.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,8 +11,10 @@ use bornite::{
 };
 
 use super::engine::StepOptions;
+use super::gradient_exchange::ReceiveBucket;
 use super::precision::Precision;
-use crate::inputs::{ApplyInputs, ApplyPartInputs, GradientInputs, StepInputs};
+use crate::Result;
+use crate::inputs::{ApplyInputs, ApplyPartInputs, GradientInputs, StepInputs, unpack_outputs};
 use crate::optimizer::{Optimizer, StepGradients};
 use crate::parameters::Context;
 
@@ -24,6 +27,8 @@ pub(crate) struct StepTraces<'f> {
     pub single_batch_step: Trace<'f>,
     /// Adds the gradients of one batch to the accumulated ones.
     pub accumulate_gradients: Trace<'f>,
+    /// The gradients of one batch, in buckets, to be exchanged with other ranks.
+    bucket_gradients: Trace<'f>,
     /// A step from the accumulated gradients.
     pub apply_gradients: Trace<'f>,
     /// A step of a part of the parameters from their gradients, summed over all ranks.
@@ -32,6 +37,23 @@ pub(crate) struct StepTraces<'f> {
     pub loss: Trace<'f>,
     /// Set when a traced loss draws random numbers. Otherwise the random state is not read.
     pub draws: Arc<AtomicBool>,
+}
+
+impl StepTraces<'_> {
+    /// Returns true if the loss was traced, for any batch.
+    pub fn have_loss(&self) -> bool {
+        [&self.single_batch_step, &self.accumulate_gradients, &self.bucket_gradients].iter().any(|t| t.traces() > 0)
+    }
+
+    /// Passes the gradients of each bucket to `receive` as soon as they are computed; returns the
+    /// loss.
+    pub fn bucket_gradients(&self, inputs: &[Tensor], receive: &mut ReceiveBucket<'_>) -> Result<Tensor> {
+        let mut receive = |n: usize, value| n.checked_sub(1).map_or((), |bucket| receive(bucket, value));
+        let mut results = self.bucket_gradients.call_receiving(inputs, &mut receive)?;
+        results.truncate(1);
+        let [loss] = unpack_outputs("gradients", results)?;
+        Ok(loss)
+    }
 }
 
 /// Variables that the traced functions read and write, and their settings.
@@ -46,6 +68,8 @@ pub(crate) struct StepFunctions<'f> {
     pub weights: Arena,
     /// Accumulated gradients, if a step has several batches.
     pub gradients: Option<Arena>,
+    /// Ranges of the flat gradients that are exchanged with other ranks.
+    pub buckets: Vec<Range<usize>>,
     /// One per parameter; `None` if all are trainable.
     pub trainable: Option<Vec<bool>>,
     /// See [`StepTraces::draws`].
@@ -62,6 +86,7 @@ impl<'f> StepFunctions<'f> {
         StepTraces {
             single_batch_step: self.clone().single_batch_step(),
             accumulate_gradients: self.clone().accumulate_gradients(),
+            bucket_gradients: self.clone().bucket_gradients(),
             apply_gradients: self.clone().apply_gradients(),
             apply_part: self.clone().apply_part(),
             draws: self.draws.clone(),
@@ -74,23 +99,24 @@ impl<'f> StepFunctions<'f> {
         self.options.precision == Precision::F16
     }
 
-    /// Returns the scaled loss, its flat gradients and updates of other variables.
-    fn gradients(&self, batch: &[Tensor], inputs: GradientInputs<&Tensor>) -> (Tensor, Tensor, Vec<Update>) {
+    /// Returns the scaled loss, its gradients in the shapes of the padded weights, and updates of
+    /// other variables.
+    fn gradients(&self, batch: &[Tensor], inputs: GradientInputs<&Tensor>) -> (Tensor, Vec<Tensor>, Vec<Update>) {
         let GradientInputs { loss_scale, random_state } = inputs;
         let context = Context::training(self.weights.padded_tensors(), random_state.clone());
         let (loss, updates) = (self.loss)(&context, batch);
         self.draws.fetch_or(context.has_drawn(), Ordering::Relaxed);
         let loss = if self.is_scaled() { loss.cast(DType::F32) * loss_scale } else { loss.cast(DType::F32) };
-        let flat = match &self.trainable {
-            None => self.weights.gradient(&loss),
-            Some(trainable) => self.partial_gradient(&loss, trainable),
+        let values = self.weights.padded_tensors();
+        let gradients = match &self.trainable {
+            None => loss.grad(&values.iter().collect::<Vec<_>>()),
+            Some(trainable) => StepFunctions::partial_gradients(&loss, &values, trainable),
         };
-        (loss, flat, updates)
+        (loss, gradients, updates)
     }
 
     /// Gradients of the trainable parameters, and zeros for the others.
-    fn partial_gradient(&self, loss: &Tensor, trainable: &[bool]) -> Tensor {
-        let values = self.weights.padded_tensors();
+    fn partial_gradients(loss: &Tensor, values: &[Tensor], trainable: &[bool]) -> Vec<Tensor> {
         let chosen = values.iter().zip(trainable).filter(|(_, trainable)| **trainable);
         let mut found = loss.grad(&chosen.map(|(value, _)| value).collect::<Vec<_>>()).into_iter();
         let gradient = |(value, trainable): (&Tensor, &bool)| match (trainable, value.shape(), value.dtype()) {
@@ -98,7 +124,7 @@ impl<'f> StepFunctions<'f> {
             (false, Ok(shape), Ok(dtype)) => Tensor::zeros(shape, dtype, value.device().unwrap_or(Device::cpu())),
             _ => value.clone(),
         };
-        self.weights.flatten(&values.iter().zip(trainable).map(gradient).collect::<Vec<_>>())
+        values.iter().zip(trainable).map(gradient).collect()
     }
 
     /// Applies the optimizer to all gradients; returns gradient norm and updates.
@@ -116,7 +142,8 @@ impl<'f> StepFunctions<'f> {
         trace(move |inputs| {
             let (batch, inputs) = split(inputs, 3);
             let StepInputs { scalars, loss_scale, random_state } = StepInputs::from_list(inputs)?;
-            let (loss, flat, others) = self.gradients(batch, GradientInputs { loss_scale, random_state });
+            let (loss, gradients, others) = self.gradients(batch, GradientInputs { loss_scale, random_state });
+            let flat = self.weights.flatten(&gradients);
             let gradients = StepGradients { flat: &flat, scale: self.is_scaled().then_some(loss_scale), norm: None };
             let (grad_norm, mut updates) = self.optimizer_step(gradients, scalars);
             updates.extend(others);
@@ -127,9 +154,19 @@ impl<'f> StepFunctions<'f> {
     fn accumulate_gradients(self) -> Trace<'f> {
         trace(move |inputs| {
             let (batch, inputs) = split(inputs, 2);
-            let (loss, flat, mut updates) = self.gradients(batch, GradientInputs::from_list(inputs)?);
-            updates.extend(self.gradients.iter().map(|sums| sums.set(sums.get() + flat.cast(DType::F32))));
+            let (loss, gradients, mut updates) = self.gradients(batch, GradientInputs::from_list(inputs)?);
+            let flat = self.weights.flatten(&gradients).cast(DType::F32);
+            updates.extend(self.gradients.iter().map(|sums| sums.set(sums.get() + &flat)));
             Ok((vec![loss], updates))
+        })
+    }
+
+    fn bucket_gradients(self) -> Trace<'f> {
+        trace(move |inputs| {
+            let (batch, inputs) = split(inputs, 2);
+            let (loss, gradients, updates) = self.gradients(batch, GradientInputs::from_list(inputs)?);
+            let buckets = self.weights.flatten_buckets(&gradients, &self.buckets);
+            Ok(([vec![loss], buckets].concat(), updates))
         })
     }
 

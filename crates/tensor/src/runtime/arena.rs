@@ -340,6 +340,33 @@ impl Arena {
     #[track_caller]
     pub fn flatten(&self, tensors: &[Tensor]) -> Tensor {
         let location = SourceLocation::here();
+        self.flatten_range(tensors, &(0..self.table.elements), location)
+    }
+
+    /// Ranges of the flat tensor, in order, that consist of complete segments: each ends with the
+    /// first segment by which it has at least `elements` elements.
+    pub fn buckets(&self, elements: usize) -> Vec<Range<usize>> {
+        let SegmentTable { segments, order, elements: all } = &*self.table;
+        let (mut buckets, mut start) = (vec![], 0);
+        for end in order.iter().skip(1).map(|&n| segments[n].start).chain([*all]) {
+            if end == *all || end - start >= elements {
+                buckets.push(start..end);
+                start = end;
+            }
+        }
+        buckets
+    }
+
+    /// As [`Arena::flatten`], one tensor for each of [`Arena::buckets`], which does not depend on
+    /// the tensors of others.
+    #[track_caller]
+    pub fn flatten_buckets(&self, tensors: &[Tensor], buckets: &[Range<usize>]) -> Vec<Tensor> {
+        let location = SourceLocation::here();
+        buckets.iter().map(|bucket| self.flatten_range(tensors, bucket, location)).collect()
+    }
+
+    /// The part of the flat tensor with the segments that begin in a range.
+    fn flatten_range(&self, tensors: &[Tensor], range: &Range<usize>, location: SourceLocation) -> Tensor {
         let SegmentTable { segments, order, elements } = &*self.table;
         if tensors.len() != segments.len() {
             let what = format!("number of tensors is {}; expected {}, one per segment", tensors.len(), segments.len());
@@ -358,7 +385,7 @@ impl Arena {
         }
         let mut parts = vec![];
         let ends = order.iter().skip(1).map(|&n| segments[n].start).chain([*elements]);
-        for (&n, end) in order.iter().zip(ends) {
+        for (&n, end) in order.iter().zip(ends).filter(|(n, _)| range.contains(&segments[**n].start)) {
             let (start, elements) = (segments[n].start, tensors[n].0.elements());
             parts.push(tensors[n].reshape_at(&[elements], location));
             if start + elements < end {
@@ -370,6 +397,9 @@ impl Arena {
             [one] => one.clone(),
             _ => Tensor::build(Op::Concat(0), parts.to_vec(), location),
         };
+        if parts.is_empty() {
+            return Tensor::failed_at("flatten", format!("no segment begins in elements {range:?}"), location);
+        }
         while parts.len() > MAX_CONCAT_INPUTS {
             parts = parts.chunks(MAX_CONCAT_INPUTS).map(join).collect();
         }

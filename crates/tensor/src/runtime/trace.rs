@@ -2,12 +2,13 @@
 //!
 //! `signature.rs` describes arguments, `cache.rs` caches traces, `compiled.rs` replays one,
 //! `arguments.rs` binds its arguments, `graphs.rs` caches its CUDA graphs, `write_back.rs` copies
-//! new values into variables on the device.
+//! new values into variables on the device, `host_value.rs` has results for the host.
 
 mod arguments;
 mod cache;
 mod compiled;
 mod graphs;
+mod host_value;
 mod signature;
 mod write_back;
 
@@ -20,6 +21,8 @@ use crate::schedule::{PlanSummary, realize};
 use crate::{DType, Device, Error, Result, SourceLocation, Tensor, Update, Var};
 use cache::TraceCache;
 use compiled::Compiled;
+pub use host_value::HostValue;
+use host_value::ReceiveResult;
 use signature::BoundedLength;
 pub use signature::TensorSpec;
 
@@ -107,12 +110,38 @@ impl Trace<'_> {
     /// CUDA graph per set of addresses.
     #[track_caller]
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.replay(inputs, None)
+    }
+
+    /// As [`Trace::call`], and passes a copy of each result with its index to `receive` as soon as
+    /// it is computed, while others still are: for work that overlaps the computation, such as
+    /// sending gradients. On a GPU, they are passed when all are computed. Results of bounded
+    /// length have their full length here. `receive` must not use tensors of the device.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, trace};
+    /// # fn main() -> bornite::Result<()> {
+    /// let step = trace(|x| Ok((vec![&x[0] * 2.0, x[0].sum(..)], vec![])));
+    /// let mut received = vec![vec![]; 2];
+    /// let x = Tensor::from_slice(&[1.0f32, 2.0], &[2], Device::cpu());
+    /// step.call_receiving(&[x], &mut |n, value| received[n] = value.to_vec::<f32>().unwrap_or_default())?;
+    /// assert_eq!(received, [vec![2.0, 4.0], vec![3.0]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn call_receiving(&self, inputs: &[Tensor], receive: &mut dyn FnMut(usize, HostValue)) -> Result<Vec<Tensor>> {
+        self.replay(inputs, Some(receive))
+    }
+
+    #[track_caller]
+    fn replay(&self, inputs: &[Tensor], receive: Option<&mut ReceiveResult<'_>>) -> Result<Vec<Tensor>> {
         realize(inputs)?;
         let specs = inputs.iter().map(TensorSpec::of).collect::<Result<Vec<_>>>()?;
         let (compiled, lengths) = self.compiled(specs)?;
         let mut compiled = compiled.lock().unwrap_or_else(PoisonError::into_inner);
         self.replay_count.fetch_add(1, Ordering::Relaxed);
-        compiled.replay(inputs, &lengths, self.location)
+        compiled.replay(inputs, &lengths, receive, self.location)
     }
 
     /// Describes the steps of a call with such arguments. Nothing runs.

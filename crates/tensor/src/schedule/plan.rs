@@ -130,7 +130,23 @@ impl Plan {
     /// Launches every step. On the host, the run can be interrupted until the first step that
     /// overwrites a source.
     pub fn run(&self, results: &[Buffer], scratch: Option<&Buffer>, sources: &[Buffer]) -> Result<()> {
-        let launch = |step: &Step| self.launch(step, results, scratch, sources);
+        self.run_observed(results, scratch, sources, &mut |_| Ok(()))
+    }
+
+    /// As [`run`](Plan::run), and calls `launched` with the number of launched steps after each.
+    pub fn run_observed(
+        &self,
+        results: &[Buffer],
+        scratch: Option<&Buffer>,
+        sources: &[Buffer],
+        launched: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut count = 0;
+        let mut launch = |step: &Step| {
+            self.launch(step, results, scratch, sources)?;
+            count += 1;
+            launched(count)
+        };
         if self.device.is_cuda() {
             return self.steps.iter().try_for_each(launch);
         }
@@ -141,6 +157,15 @@ impl Plan {
             before.iter().try_for_each(|step| discardable(|| launch(step)).unwrap_or(Err(Error::Interrupted)))?;
             after.iter().try_for_each(launch)
         })
+    }
+
+    /// For each result, the number of launched steps from which on it is computed.
+    pub fn completion_steps(&self) -> Vec<usize> {
+        let writes = |step: &Step, n: usize| {
+            step.args[..step.output_count].iter().any(|slot| slot.region == MemoryRegion::Output(n))
+        };
+        let last = |n: usize| self.steps.iter().rposition(|step| writes(step, n));
+        (0..self.results.len()).map(|n| last(n).map_or(self.steps.len(), |step| step + 1)).collect()
     }
 
     /// Runs the library calls once, since the first run may load code, which a graph capture does

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use super::TensorSpec;
 use super::arguments::{Arguments, BoundArguments, RunKind};
 use super::graphs::{Graphs, Miss};
+use super::host_value::{HostValue, ReceiveResult};
 use super::write_back::GuardedCopy;
 use crate::graph::node::{Node, Op};
 use crate::runtime::buffer::Buffer;
@@ -32,6 +33,8 @@ pub(super) struct Compiled {
     scratch: Buffer,
     /// Index of the root of each result.
     outputs: Vec<usize>,
+    /// For each root, the number of launched steps from which on it is computed.
+    completion_steps: Vec<usize>,
     /// For each result, a node with its dtype, shape and device.
     result_nodes: Vec<Node>,
     /// For each result, the axes that are truncated, each with the index of its length.
@@ -133,6 +136,7 @@ impl Compiled {
         let (roots, scratch) = (plan.allocate_results()?, scratch(plan.device, plan.scratch_bytes)?);
         let result_nodes = outputs.iter().map(|&root| plan.results[root].node().map(Node::without_history));
         let result_nodes: Vec<Node> = result_nodes.collect::<Result<_>>()?;
+        let completion_steps = plan.completion_steps();
         plan.drop_graph();
         let read = |source: &SourceKind| if let SourceKind::Argument(n) = source { Some(*n) } else { None };
         let read: HashSet<usize> = sources.iter().filter_map(read).collect();
@@ -144,6 +148,7 @@ impl Compiled {
             scratch,
             truncations: vec![vec![]; outputs.len()],
             outputs,
+            completion_steps,
             result_nodes,
             updates,
             variables: all_variables,
@@ -181,8 +186,15 @@ impl Compiled {
         Ok(())
     }
 
-    /// Computes the results for these arguments and changes the variables.
-    pub fn replay(&mut self, inputs: &[Tensor], lengths: &[usize], location: SourceLocation) -> Result<Vec<Tensor>> {
+    /// Computes the results for these arguments and changes the variables. Passes copies of the
+    /// results to `receive`, if any.
+    pub fn replay(
+        &mut self,
+        inputs: &[Tensor],
+        lengths: &[usize],
+        receive: Option<&mut ReceiveResult<'_>>,
+        location: SourceLocation,
+    ) -> Result<Vec<Tensor>> {
         let _running = self.plan.device.lock();
         self.update_scratch()?;
         self.copy_returned_results()?;
@@ -191,7 +203,7 @@ impl Compiled {
         // An argument may be a result or a variable that was just moved, so arguments are bound
         // last.
         let bound = self.bind(inputs, lengths, location)?;
-        self.run(&bound, location)?;
+        self.run(&bound, receive, location)?;
         // Variables have changed, so the rest must not be interrupted.
         crate::interruptible(None, || self.return_results(truncated, location))
     }
@@ -283,17 +295,43 @@ impl Compiled {
     }
 
     /// Computes the results and updates the variables. Variables change only if no index was out of
-    /// range.
-    fn run(&mut self, bound: &BoundArguments, location: SourceLocation) -> Result<()> {
+    /// range. On the host, `receive` is called between the steps; on a GPU, at the end, since
+    /// waiting for each result would leave the GPU idle.
+    fn run(
+        &mut self,
+        bound: &BoundArguments,
+        mut receive: Option<&mut ReceiveResult<'_>>,
+        location: SourceLocation,
+    ) -> Result<()> {
+        let is_gpu = self.plan.device.is_cuda();
         if let Some(device) = self.graph_device()?
             && self.launch_graph(&device, bound, location)?
         {
-            return self.plan.check();
+            self.plan.check()?;
+        } else {
+            let mut launched = |count: usize| match &mut receive {
+                Some(receive) if !is_gpu => self.deliver(|completion| completion == count, receive),
+                _ => Ok(()),
+            };
+            self.plan.run_observed(&self.roots, Some(&self.scratch), &self.sources(bound)?, &mut launched)?;
+            self.is_warm = true;
+            self.plan.check()?;
+            self.write_back()?;
         }
-        self.plan.run(&self.roots, Some(&self.scratch), &self.sources(bound)?)?;
-        self.is_warm = true;
-        self.plan.check()?;
-        self.write_back()
+        match receive {
+            Some(receive) if is_gpu => self.deliver(|_| true, receive),
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes copies of the results whose completion is selected to `receive`.
+    fn deliver(&self, selects: impl Fn(usize) -> bool, receive: &mut ReceiveResult<'_>) -> Result<()> {
+        for (n, (&root, like)) in self.outputs.iter().zip(&self.result_nodes).enumerate() {
+            if selects(self.completion_steps[root]) {
+                receive(n, HostValue::new(like, self.roots[root].to_words()?));
+            }
+        }
+        Ok(())
     }
 
     /// Memory of all sources.
