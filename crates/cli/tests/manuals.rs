@@ -92,3 +92,45 @@ fn lines_are_compared_with_gaps() {
         assert!(!printed(output, shown), "{shown}");
     }
 }
+
+/// Commands of a job file, as arguments of `bornite`: lines of shell, continued by `\`, or a list
+/// of YAML in one line.
+fn job_commands(text: &str) -> Vec<Vec<String>> {
+    let text = text.replace("\\\n", " ");
+    let of_line = |line: &str| {
+        let line = line.trim();
+        if let Some(list) = line.strip_prefix("args: ").filter(|list| list.starts_with('[')) {
+            return serde_json::from_str(list).ok();
+        }
+        let (_, command) = line.split_once("bornite ").filter(|_| !line.starts_with('#'))?;
+        let command = command.split("||").next().unwrap_or(command);
+        ["train ", "data "].iter().any(|name| command.starts_with(name)).then(|| {
+            command.split_whitespace().map(|word| word.trim_matches('"').to_string()).collect()
+        })
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+#[test]
+fn the_commands_of_the_job_files_are_accepted() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let listed = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut count = 0;
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name == "README.md" {
+            continue;
+        }
+        assert!(listed.contains(&format!("`{name}`")), "{name} is not listed in deploy/README.md");
+        for command in job_commands(&std::fs::read_to_string(&path).unwrap()) {
+            // The help is printed only if everything before it is accepted.
+            let output = Command::new(env!("CARGO_BIN_EXE_bornite")).args(&command).arg("--help").output().unwrap();
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            count += 1;
+        }
+    }
+    assert_eq!(count, 5);
+    let wrong = Command::new(env!("CARGO_BIN_EXE_bornite")).args(["train", "--no-such-flag", "--help"]).output().unwrap();
+    assert!(!wrong.status.success());
+}

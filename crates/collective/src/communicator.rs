@@ -1,5 +1,6 @@
 //! Collectives. Every reduction adds in the order of ranks, on the rank that owns the part.
 
+use std::borrow::Cow;
 use std::ops::{Add, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Maximum elements per message, which bounds the memory of copies and the count of MPI calls.
 const MAX_MESSAGE_ELEMENTS: usize = 1 << 22;
+/// Elements that are summed at once, so that the sums stay in the cache.
+const CHUNK_ELEMENTS: usize = 2048;
 /// Longest pause between two signs of life during [`Communicator::long_work`].
 const MAX_PULSE: Duration = Duration::from_millis(100);
 
@@ -111,13 +114,16 @@ impl Communicator {
         };
         self.in_rounds(&part, |round| {
             let received = self.exchange_parts(|rank| &values[round(rank)], &|_| round(rank).len())?;
-            let own = &mut values[round(rank)];
-            let mine = own.to_vec();
-            let of_rank = |other: usize| if other == rank { &mine } else { &received[other] };
-            own.copy_from_slice(of_rank(0));
-            for other in 1..self.size() {
-                for (sum, value) in own.iter_mut().zip(of_rank(other)) {
-                    *sum = *sum + *value;
+            let mut parts: Vec<Cow<'_, [T]>> = received.iter().map(|bytes| elements(bytes)).collect();
+            let mine = values[round(rank)].to_vec();
+            parts[rank] = Cow::Owned(mine);
+            for (n, sums) in values[round(rank)].chunks_mut(CHUNK_ELEMENTS).enumerate() {
+                let chunk = n * CHUNK_ELEMENTS..n * CHUNK_ELEMENTS + sums.len();
+                sums.copy_from_slice(&parts[0][chunk.clone()]);
+                for part in &parts[1..] {
+                    for (sum, value) in sums.iter_mut().zip(&part[chunk.clone()]) {
+                        *sum = *sum + *value;
+                    }
                 }
             }
             Ok(())
@@ -130,7 +136,7 @@ impl Communicator {
         self.in_rounds(&|rank| self.part_of(rank, len), |round| {
             let received = self.exchange_parts(|_| &values[round(self.rank())], &|rank| round(rank).len())?;
             for (rank, part) in received.iter().enumerate().filter(|(rank, _)| *rank != self.rank()) {
-                values[round(rank)].copy_from_slice(part);
+                bytemuck::cast_slice_mut(&mut values[round(rank)]).copy_from_slice(part);
             }
             Ok(())
         })
@@ -243,20 +249,19 @@ impl Communicator {
     }
 
     /// Sends a slice to each other rank and receives one from each, of `expected` elements; returns
-    /// them by rank, with an empty one for this rank.
+    /// their bytes by rank, with none for this rank.
     fn exchange_parts<'a, T: bytemuck::Pod>(
         &self,
         outgoing: impl Fn(usize) -> &'a [T],
         expected: &dyn Fn(usize) -> usize,
-    ) -> Result<Vec<Vec<T>>> {
+    ) -> Result<Vec<Vec<u8>>> {
         let others: Vec<usize> = (0..self.size()).filter(|rank| *rank != self.rank()).collect();
         let messages: Vec<Outgoing<'_>> =
             others.iter().map(|&to| Outgoing { to, bytes: bytemuck::cast_slice(outgoing(to)) }).collect();
         let from: Vec<_> = others.iter().map(|&rank| (rank, expected(rank) * size_of::<T>())).collect();
         let mut all = vec![vec![]; self.size()];
         for (rank, bytes) in others.into_iter().zip(self.exchange(&messages, &from)?) {
-            all[rank] = vec![T::zeroed(); expected(rank)];
-            bytemuck::cast_slice_mut(&mut all[rank]).copy_from_slice(&bytes);
+            all[rank] = bytes;
         }
         Ok(all)
     }
@@ -276,6 +281,18 @@ impl Communicator {
             Ok(_) => {}
         }
         exchanged
+    }
+}
+
+/// Elements of a message, copied only if it is not aligned.
+fn elements<T: bytemuck::Pod>(bytes: &[u8]) -> Cow<'_, [T]> {
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(elements) => Cow::Borrowed(elements),
+        Err(_) => {
+            let mut copy = vec![T::zeroed(); bytes.len() / size_of::<T>().max(1)];
+            bytemuck::cast_slice_mut(&mut copy).copy_from_slice(bytes);
+            Cow::Owned(copy)
+        }
     }
 }
 

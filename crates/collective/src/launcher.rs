@@ -74,8 +74,8 @@ impl LauncherRank {
         LauncherRank::from_variables(&|name| std::env::var(name).ok())
     }
 
-    /// Connects all ranks: by TCP under torchrun, else by MPI. `rendezvous` is a file in a folder that
-    /// all ranks see; rank 0 writes it for TCP and removes it.
+    /// Connects all ranks: by TCP under torchrun, else by MPI. `rendezvous` is a file in a folder
+    /// that all ranks see; rank 0 writes it for TCP and removes it.
     pub fn connect(&self, rendezvous: &Path, timeout: Duration) -> Result<Communicator> {
         let communicator = match self.launcher {
             TORCHRUN => Communicator::new(TcpRanks::connect(&TcpJob::from_environment(self, rendezvous)?, timeout)?),

@@ -1,10 +1,10 @@
 //! Collective operations between the ranks of a job.
 //!
 //! A [`Communicator`] has the collectives; a [`Transport`] carries its messages between threads
-//! ([`thread_ranks`]) or processes ([`Mpi`], [`TcpRanks`]). Reductions add in the order of ranks, so
-//! their bits depend neither on timing nor on the transport. Every wait has a timeout that names the ranks
-//! that did not answer. [`LauncherRank`] and [`job_part_from_environment`] read the variables of
-//! launchers and schedulers. Knows nothing about tensors, devices and training.
+//! ([`thread_ranks`]) or processes ([`Mpi`], [`TcpRanks`]). Reductions add in the order of ranks,
+//! so their bits depend neither on timing nor on the transport. Every wait has a timeout that
+//! names the ranks that did not answer. [`LauncherRank`] and [`job_part_from_environment`] read the
+//! variables of launchers and schedulers. Knows nothing about tensors, devices and training.
 
 mod communicator;
 mod error;

@@ -21,7 +21,7 @@ fn train(bytes_per_second: f64, bucket_elements: usize) -> Result<(Duration, Vec
         let link = SimulatedLink::new(transport, Duration::ZERO, bytes_per_second);
         let ranks = DataParallel::new(Communicator::new(link))?.bucket_elements(bucket_elements);
         let params = Params::new(device, 0);
-        let layer = |n: usize| Linear::new(&params.at(&format!("layer{n}")), WIDTH, WIDTH).bias(false);
+        let layer = |n: usize| Linear::new(&params.at(format!("layer{n}")), WIDTH, WIDTH).bias(false);
         let layers: Vec<Linear> = (0..LAYERS).map(layer).collect();
         let forward = |x: &Tensor| layers.iter().fold(x.clone(), |x, layer| layer.forward(&x).relu());
         let sgd = Sgd::new(&params).lr(1e-3).data_parallel(&ranks);

@@ -12,6 +12,8 @@ const SMALL_BYTES: usize = 1 << 14;
 /// Maximum contents of a message: collectives send less.
 const MAX_MESSAGE_BYTES: u64 = 1 << 32;
 const MAX_FAILURE_BYTES: u64 = 4096;
+/// Memory that is reserved for contents before they arrive.
+const MAX_RESERVED_BYTES: usize = 64 << 20;
 
 /// A received message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,8 +46,8 @@ fn write(stream: &mut impl Write, kind: u8, number: u64, bytes: &[u8]) -> io::Re
     stream.write_all(rest)
 }
 
-/// Reads a message; `None` at the end of the connection. Memory is allocated for bytes that arrived,
-/// not for those announced.
+/// Reads a message; `None` at the end of the connection. Beyond [`MAX_RESERVED_BYTES`], memory is
+/// allocated for bytes that arrived, not for those announced.
 pub(super) fn read(stream: &mut impl Read) -> io::Result<Option<Frame>> {
     let mut header = [0; HEADER_BYTES];
     let mut filled = 0;
@@ -64,7 +66,7 @@ pub(super) fn read(stream: &mut impl Read) -> io::Result<Option<Frame>> {
     if kind > FAILURE || len > max {
         return Err(io::Error::new(ErrorKind::InvalidData, format!("invalid message of kind {kind} with {len} bytes")));
     }
-    let mut bytes = Vec::with_capacity((len as usize).min(SMALL_BYTES));
+    let mut bytes = Vec::with_capacity((len as usize).min(MAX_RESERVED_BYTES));
     stream.take(len).read_to_end(&mut bytes)?;
     if bytes.len() as u64 != len {
         return Err(ErrorKind::UnexpectedEof.into());
@@ -112,7 +114,7 @@ mod tests {
             let header = [&[kind][..], &0u64.to_le_bytes(), &len.to_le_bytes()].concat();
             assert_eq!(read(&mut &header[..]).unwrap_err().kind(), ErrorKind::InvalidData);
         }
-        // Announced, but not sent: no memory is taken for it.
+        // Announced, but not sent.
         let header = [&[MESSAGE][..], &0u64.to_le_bytes(), &MAX_MESSAGE_BYTES.to_le_bytes()].concat();
         assert_eq!(read(&mut &header[..]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
         let mut state = 1u64;

@@ -154,7 +154,7 @@ impl Transport for TcpRanks {
 
     fn report_failure(&self, kind: FailureKind, message: &str) {
         for to in self.streams.keys() {
-            // A rank that is lost cannot be told.
+            // A lost rank receives nothing.
             let _ = self.with_stream(*to, FAILURE_TIMEOUT, |stream| frame::write_failure(stream, kind, message));
         }
     }

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const FIRST_LINE: &str = "bornite rendezvous 1";
 const MAX_FILE_BYTES: u64 = 4096;
 
-/// Where rank 0 accepts connections, and the secret of its job.
+/// Address of rank 0 and the secret of its job.
 #[derive(Clone)]
 pub(super) struct Rendezvous {
     /// Identity of the job; ranks of another job ignore the file.

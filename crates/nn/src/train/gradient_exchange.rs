@@ -1,5 +1,5 @@
-//! Sums of gradients over all ranks, computed bucket by bucket while the backward pass still computes
-//! other gradients.
+//! Sums of gradients over all ranks, computed bucket by bucket while the backward pass still
+//! computes other gradients.
 
 use std::ops::Range;
 use std::sync::mpsc;
@@ -16,8 +16,8 @@ pub(crate) type ReceiveBucket<'a> = dyn FnMut(usize, HostValue) + 'a;
 pub(crate) struct GradientExchange {
     ranks: DataParallel,
     buckets: Vec<Range<usize>>,
-    /// Order of the buckets, the same for all ranks: that in which rank 0 computed them in the first
-    /// step.
+    /// Order of the buckets, the same for all ranks: that in which rank 0 computed them in the
+    /// first step.
     order: Option<Vec<usize>>,
 }
 
