@@ -104,9 +104,10 @@ fn job_commands(text: &str) -> Vec<Vec<String>> {
         }
         let (_, command) = line.split_once("bornite ").filter(|_| !line.starts_with('#'))?;
         let command = command.split("||").next().unwrap_or(command);
-        ["train ", "data "].iter().any(|name| command.starts_with(name)).then(|| {
-            command.split_whitespace().map(|word| word.trim_matches('"').to_string()).collect()
-        })
+        ["train ", "data "]
+            .iter()
+            .any(|name| command.starts_with(name))
+            .then(|| command.split_whitespace().map(|word| word.trim_matches('"').to_string()).collect())
     };
     text.lines().filter_map(of_line).collect()
 }
@@ -131,6 +132,7 @@ fn the_commands_of_the_job_files_are_accepted() {
         }
     }
     assert_eq!(count, 5);
-    let wrong = Command::new(env!("CARGO_BIN_EXE_bornite")).args(["train", "--no-such-flag", "--help"]).output().unwrap();
+    let wrong =
+        Command::new(env!("CARGO_BIN_EXE_bornite")).args(["train", "--no-such-flag", "--help"]).output().unwrap();
     assert!(!wrong.status.success());
 }

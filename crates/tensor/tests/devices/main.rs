@@ -56,7 +56,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 139] = [
+const SUITE: [(&str, Body); 140] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -166,6 +166,7 @@ const SUITE: [(&str, Body); 139] = [
     ("traces::results_outlive_the_next_call", traces::results_outlive_the_next_call),
     ("traces::old_values_outlive_the_step", traces::old_values_outlive_the_step),
     ("traces::eager_and_traced_mix", traces::eager_and_traced_mix),
+    ("traces::results_are_received", traces::results_are_received),
     ("traces::captured_values", traces::captured_values),
     ("traces::scratch_is_shared", traces::scratch_is_shared),
     ("traces::updates_in_place", traces::updates_in_place),

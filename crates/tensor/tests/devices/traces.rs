@@ -253,3 +253,29 @@ pub fn random_order(device: Device) -> Outcome {
     }
     Ok(())
 }
+
+/// Results are passed on once each, with the values that the call returns, also on later calls and
+/// if a result is an argument or another result.
+pub fn results_are_received(device: Device) -> Outcome {
+    let w = Var::new(&Tensor::ones(&[64, 64], DType::F32, device))?;
+    let step = trace(|x| {
+        let hidden = x[0].matmul(&w.get());
+        let sum = hidden.sum(0);
+        Ok((vec![hidden.relu(), sum.clone(), x[0].clone(), sum, x[0].cast(DType::BF16)], vec![w.set(w.get() * 0.5)]))
+    });
+    let mut random = Random::fresh();
+    for _ in 0..4 {
+        let x: Vec<f32> = random.vec(5 * 64, -1.0, 1.0).into_iter().map(|x| x as f32).collect();
+        let x = Tensor::from_slice(&x, &[5, 64], device);
+        let mut received = vec![];
+        let results = step.call_receiving(&[x], &mut |n, value| received.push((n, value)))?;
+        received.sort_by_key(|(n, _)| *n);
+        assert_eq!(received.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        for ((_, value), result) in received[..4].iter().zip(&results) {
+            assert_eq!((value.dtype(), value.to_vec::<f32>()?), (DType::F32, result.to_vec::<f32>()?));
+        }
+        assert!(received[4].1.to_vec::<f32>().is_err());
+    }
+    assert_eq!(step.traces(), 1);
+    Ok(())
+}
