@@ -260,7 +260,12 @@ fn killed_jobs_continue() -> Outcome {
             }
             let output = ended(child);
             let text = stderr_of(&output);
-            assert!(!text.contains("panicked") && !text.contains("; loaded "), "{text}");
+            // A checkpoint that was complete before `latest` named it is used; none is damaged.
+            let is_damaged = |line: &&str| {
+                let names_latest = ["there is no file 'latest'", "but there are later checkpoints"];
+                line.contains("; loaded ") && !names_latest.iter().any(|reason| line.contains(reason))
+            };
+            assert!(!text.contains("panicked") && text.lines().find(is_damaged).is_none(), "{text}");
             // A job that was done is compared, and another one is begun.
             if output.status.success() {
                 assert_eq!(job.metrics(), whole.metrics());
