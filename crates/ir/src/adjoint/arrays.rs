@@ -143,7 +143,7 @@ fn ranges(kernel: &Kernel, uses: &[ArrayUse], request: &AdjointRequest) -> Resul
     if shared.is_empty() {
         return Ok(None);
     }
-    if request.accumulation == Accumulation::Atomic {
+    if request.options.accumulation == Accumulation::Atomic {
         let narrow = |param: &&&Param| {
             param.ty.components(&kernel.structs).iter().any(|scalar| scalar.is_float() && scalar.bytes() < 4)
         };

@@ -27,7 +27,7 @@ pub(super) fn emit(
         |what: String, remedy: &str| Err(AdjointError::at(kernel, None, Refusal { what, remedy: remedy.into() }));
     check_derivatives(kernel, code, activity)?;
     let bound = needs.tape_bound(code, BlockId(0));
-    let tape_values = if needs.is_taped() { bound.unwrap_or(request.tape_values).max(1) } else { 0 };
+    let tape_values = if needs.is_taped() { bound.unwrap_or(request.options.tape_values).max(1) } else { 0 };
     if tape_values > MAX_TAPE_VALUES {
         return refuse(
             format!(
@@ -546,7 +546,7 @@ impl<'a, 'k> Emitter<'a, 'k> {
     /// True if several instances may add to the element's gradient at once.
     pub fn adds_atomically(&self, view: View) -> bool {
         let View::Param(ParamId(n)) = view else { return false };
-        self.request.accumulation == Accumulation::Atomic
+        self.request.options.accumulation == Accumulation::Atomic
             && self.arrays.uses[n as usize].gradient == GradientArray::Input { shared: true }
     }
 

@@ -50,11 +50,9 @@ pub enum Accumulation {
     Atomic,
 }
 
-/// Settings of [`adjoint`].
-#[derive(Clone, Debug)]
-pub struct AdjointRequest {
-    /// The arrays to differentiate with respect to: their contents before the launch.
-    pub with_respect_to: Vec<ParamId>,
+/// Settings of an adjoint kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AdjointOptions {
     /// Addition of contributions of several instances.
     pub accumulation: Accumulation,
     /// Maximum number of values that an instance may tape, where loop bounds do not determine it.
@@ -62,14 +60,25 @@ pub struct AdjointRequest {
     pub tape_values: u64,
 }
 
+impl Default for AdjointOptions {
+    fn default() -> AdjointOptions {
+        AdjointOptions { accumulation: Accumulation::default(), tape_values: DEFAULT_TAPE_VALUES }
+    }
+}
+
+/// What [`adjoint`] computes.
+#[derive(Clone, Debug)]
+pub struct AdjointRequest {
+    /// The arrays to differentiate with respect to: their contents before the launch.
+    pub with_respect_to: Vec<ParamId>,
+    /// Settings.
+    pub options: AdjointOptions,
+}
+
 impl AdjointRequest {
     /// Gradients with respect to these arrays, with default settings.
     pub fn new(with_respect_to: &[ParamId]) -> AdjointRequest {
-        AdjointRequest {
-            with_respect_to: with_respect_to.into(),
-            accumulation: Accumulation::default(),
-            tape_values: DEFAULT_TAPE_VALUES,
-        }
+        AdjointRequest { with_respect_to: with_respect_to.into(), options: AdjointOptions::default() }
     }
 }
 
@@ -83,7 +92,9 @@ pub enum AdjointRole {
     /// array before the launch.
     OutputGradient,
     /// On entry zeros; on exit the gradient of the array. `copies` above 1: that many gradients,
-    /// one after the other along the first dimension, which must be added in order.
+    /// one after the other along the first dimension, which must be added in order. If the kernel
+    /// may write the array by its access mode but does not, the gradient of the array after the
+    /// launch must be added too.
     Gradient {
         /// Number of gradients.
         copies: u64,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bornite_codegen::cpu;
 use bornite_ir::adjoint::{
-    Accumulation, Adjoint, AdjointError, AdjointRequest, AdjointRole, CheckOptions, GradientCheck, adjoint,
-    check_gradients, in_f64,
+    Accumulation, Adjoint, AdjointError, AdjointOptions, AdjointRequest, AdjointRole, CheckOptions, GradientCheck,
+    adjoint, check_gradients,
 };
 use bornite_ir::interp::{self, ExecutionOrder, InterpreterOptions};
 use bornite_ir::{Arg, Kernel, ParamId, ParamRef, Value, store_scalar};
@@ -161,49 +161,57 @@ pub fn adjoint_memory(found: &Adjoint, kernel: &Kernel, memory: &[Vec<u64>]) -> 
         .collect()
 }
 
-/// Compares with finite differences in f64; then checks that the kernel's own precision has the same
-/// bits in the interpreter, in both orders, and in machine code, and that the text parses back.
+/// Checks the gradients of a case.
 pub fn check(case: &Case, accumulation: Accumulation) -> Result<Vec<GradientCheck>, String> {
     let lowered = case.lowered();
-    let kernel = &lowered.kernel;
     let (values, memory) = case.arguments(&lowered);
-    let request = AdjointRequest { accumulation, ..AdjointRequest::new(&case.wrt(kernel)) };
-    let options = CheckOptions::default();
-    let checks = check_gradients(kernel, &values, &memory, &request, &options);
-    let checks = checks.map_err(|error| with_line(&lowered, &error.to_string()))?;
-    for check in &checks {
-        if check.error() > 1e-6 || check.checked == 0 {
-            let name = &kernel.param(check.param).name;
-            let text = adjoint(kernel, &request).map(|found| found.kernel.to_string()).unwrap_or_default();
-            return Err(format!("'{name}': {check:?}\n{kernel}\n{text}"));
-        }
-    }
-    for kernel in [kernel.clone(), in_f64(kernel).map_err(|error| error.to_string())?] {
-        let found = adjoint(&kernel, &request).map_err(|error| error.to_string())?;
-        let text = found.kernel.to_string();
-        let parsed: Kernel = text.parse().map_err(|error| format!("{error}\n{text}"))?;
-        assert_eq!(parsed.to_string(), text);
-        if accumulation == Accumulation::Atomic || kernel != lowered.kernel {
-            continue;
-        }
-        let memory = adjoint_memory(&found, &kernel, &memory);
-        let forward = interpret(&found.kernel, &values, &memory, ExecutionOrder::Forward)?;
-        let reverse = interpret(&found.kernel, &values, &memory, ExecutionOrder::Reverse)?;
-        if forward != reverse {
-            return Err(format!("the order of instances changes the gradient\n{text}"));
-        }
-        let mut compiled = memory.clone();
-        let code = cpu::compile(&found.kernel).map_err(|error| error.to_string())?;
-        code.run(&mut lend(&found.kernel, &values, &mut compiled)).map_err(|fault| fault.to_string())?;
-        if compiled != forward {
-            return Err(format!("machine code has other bits than the interpreter\n{text}"));
-        }
-    }
-    Ok(checks)
+    check_kernel(&lowered.kernel, &values, &memory, &case.wrt(&lowered.kernel), accumulation)
 }
 
-fn with_line(lowered: &Lowered, message: &str) -> String {
-    format!("{message}\n{}", lowered.kernel)
+/// Compares with finite differences in f64; then checks that the kernel's own precision has the same
+/// bits in the interpreter, in both orders, and in machine code, and that the text parses back.
+pub fn check_kernel(
+    kernel: &Kernel,
+    values: &[Vec<Value>],
+    memory: &[Vec<u64>],
+    wrt: &[ParamId],
+    accumulation: Accumulation,
+) -> Result<Vec<GradientCheck>, String> {
+    let request = AdjointRequest {
+        with_respect_to: wrt.into(),
+        options: AdjointOptions { accumulation, ..AdjointOptions::default() },
+    };
+    let found = adjoint(kernel, &request).map_err(|error| format!("{error}\n{kernel}"))?;
+    let text = found.kernel.to_string();
+    let fail = |message: String| Err(format!("{message}\n{kernel}\n{text}"));
+    let checks = match check_gradients(kernel, values, memory, &request, &CheckOptions::default()) {
+        Ok(checks) => checks,
+        Err(error) => return fail(error.to_string()),
+    };
+    if let Some(wrong) = checks.iter().find(|check| check.error() > 1e-6 || check.checked == 0) {
+        return fail(format!("'{}': {wrong:?}", kernel.param(wrong.param).name));
+    }
+    match text.parse::<Kernel>() {
+        Ok(parsed) if parsed.to_string() == text => {}
+        Ok(parsed) => return fail(format!("the text form changes: {parsed}")),
+        Err(error) => return fail(error.to_string()),
+    }
+    if accumulation == Accumulation::Atomic {
+        return Ok(checks);
+    }
+    let memory = adjoint_memory(&found, kernel, memory);
+    let run = |order| interpret(&found.kernel, values, &memory, order);
+    let forward = run(ExecutionOrder::Forward)?;
+    if forward != run(ExecutionOrder::Reverse)? {
+        return fail("the order of instances changes the gradient".into());
+    }
+    let mut compiled = memory.clone();
+    let code = cpu::compile(&found.kernel).map_err(|error| error.to_string())?;
+    code.run(&mut lend(&found.kernel, values, &mut compiled)).map_err(|fault| fault.to_string())?;
+    if compiled != forward {
+        return fail("machine code has other bits than the interpreter".into());
+    }
+    Ok(checks)
 }
 
 /// The error of a kernel that cannot be differentiated, with the line of its source.

@@ -3,6 +3,10 @@
 
 mod cuda_cases;
 mod harness;
+mod python_cases;
+mod random;
+mod refused;
+mod rows;
 
 use bornite_ir::adjoint::Accumulation;
 
@@ -29,4 +33,29 @@ fn check_all(cases: &[Case]) {
 #[test]
 fn gradients_of_cuda_kernels_equal_finite_differences() {
     check_all(&cuda_cases::cases());
+}
+
+#[test]
+fn gradients_of_python_kernels_equal_finite_differences() {
+    check_all(&python_cases::cases());
+}
+
+#[test]
+fn cuda_kernels_are_refused() {
+    refused::cuda_kernels_are_refused();
+}
+
+#[test]
+fn python_kernels_are_refused() {
+    refused::python_kernels_are_refused();
+}
+
+#[test]
+fn gradients_of_all_rows_equal_finite_differences() {
+    rows::rows_equal_finite_differences();
+}
+
+#[test]
+fn gradients_of_random_kernels_equal_finite_differences() {
+    random::random_kernels_equal_finite_differences();
 }
