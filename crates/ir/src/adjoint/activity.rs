@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::scalar_code::{Def, ScalarCode, ScalarStmt, ValueId, VarId};
-use super::{AdjointError, AdjointRequest, Refusal};
+use super::{AdjointError, AdjointRequest, Refusal, discard};
 use crate::{Kernel, ParamId, Stmt, View};
 
 /// Values, variables and arrays that carry derivatives.
@@ -11,9 +11,16 @@ pub(super) struct Activity {
     values: Vec<bool>,
     vars: Vec<bool>,
     local_arrays: Vec<bool>,
+    discardable: BTreeSet<ValueId>,
 }
 
 impl Activity {
+    /// True if the value may be computed without being used, as in `r = sqrt(x); y = x > 0 ? r : 0`.
+    /// Its derivative may then be infinite, so that its product with a gradient of 0 must be 0.
+    pub fn is_discardable(&self, id: ValueId) -> bool {
+        self.discardable.contains(&id)
+    }
+
     pub fn value(&self, id: ValueId) -> bool {
         self.values[id.0 as usize]
     }
@@ -88,6 +95,7 @@ pub(super) fn analyze(
         values: (0..code.values.len() as u32).map(active).collect(),
         vars: (0..code.vars.len() as u32).map(|n| both(n) && code.var(VarId(n)).scalar.is_float()).collect(),
         local_arrays: (0..kernel.local_arrays.len() as u32).map(array).collect(),
+        discardable: discard::discardable(code),
     })
 }
 

@@ -222,11 +222,27 @@ impl Emitter<'_, '_> {
             args.iter().zip(uses.args).map(|(arg, used)| self.derivative_operand(*arg, used)).collect();
         let out = self.derivative_operand(id, uses.out);
         let found = op.derivative(&mut self.b, &operands.iter().collect::<Vec<_>>(), &out, &gradient);
+        // These copy or negate the gradient.
+        let is_linear = matches!(op, Op::Add | Op::Sub | Op::Neg | Op::Select | Op::Min | Op::Max);
+        let guard = (self.activity.is_discardable(id) && !is_linear).then(|| self.is_zero(gradient));
         for (arg, part) in args.iter().zip(found.unwrap_or_default()) {
-            if let Some(part) = part {
+            if let Some(part) = part
+                && self.activity.value(*arg)
+            {
+                let part = guard.map_or(part, |guard| self.zero_where(guard, part));
                 self.contribute(*arg, part);
             }
         }
+    }
+
+    fn is_zero(&mut self, gradient: ExprId) -> ExprId {
+        let zero = self.b.constant_like(&gradient, 0.0);
+        self.b.op(Op::Eq, &[&gradient, &zero])
+    }
+
+    fn zero_where(&mut self, condition: ExprId, value: ExprId) -> ExprId {
+        let zero = self.b.constant_like(&value, 0.0);
+        self.b.select(&condition, &zero, &value)
     }
 
     /// The value in its compute type; a placeholder if the derivative does not use it.
@@ -268,8 +284,16 @@ impl Emitter<'_, '_> {
             self.inconsistent("an operation has no derivative");
             return;
         };
+        let mut guard = None;
+        if group.out.components.iter().any(|part| self.activity.is_discardable(*part)) {
+            for gradient in gradients {
+                let is_zero = self.is_zero(gradient);
+                guard = Some(guard.map_or(is_zero, |all| self.b.op(Op::And, &[&all, &is_zero])));
+            }
+        }
         for (arg, parts) in group.args.iter().zip(found) {
             for (id, part) in arg.components.iter().zip(parts) {
+                let part = guard.map_or(part, |guard| self.zero_where(guard, part));
                 self.contribute(*id, part);
             }
         }

@@ -6,7 +6,7 @@
 //! | pass | file | result |
 //! |---|---|---|
 //! | flatten | `flatten.rs` | scalars and blocks without early exits (`scalar_code.rs`) |
-//! | activity | `activity.rs` | the values that carry derivatives |
+//! | activity | `activity.rs`, `discard.rs` | the values that carry derivatives |
 //! | arrays | `arrays.rs`, `index.rs` | how each array is accessed; which elements belong to one instance |
 //! | needs | `needs.rs` | the values that the backward sweep uses: recomputed, kept in variables, or taped |
 //! | emit | `emit.rs`, `forward.rs`, `backward.rs` | the adjoint kernel |
@@ -22,6 +22,7 @@ mod arrays;
 mod backward;
 mod check;
 mod clean;
+mod discard;
 mod emit;
 mod flatten;
 mod forward;

@@ -600,6 +600,21 @@ pub fn cases() -> Vec<Case> {
             "table at",
         ),
         case(
+            "values that are not selected",
+            "__global__ void k(const float* x, float* y, int n) {
+                int i = blockIdx.x * blockDim.x + threadIdx.x;
+                if (i >= n) return;
+                float root = sqrtf(x[i]), ratio = 1.0f / (x[i] - x[i]);
+                float part = x[i] > 0.0f ? root * logf(x[i]) : 0.5f * x[i];
+                float never = x[i] > 9.0f ? ratio * x[i] : x[i];
+                y[i] = part * never + fmaxf(x[i], logf(x[i])) + (x[i] > 2.0f ? 1.0f / x[i] : x[i]);
+            }",
+            &[8],
+            &[("x", &[7], Numbers(&[-1.0, 0.5, 1.3, -0.4, 2.5, 0.1])), ("y", &[7], U)],
+            &[("n", &[7.0])],
+            "x",
+        ),
+        case(
             "empty launch",
             "__global__ void k(const float* x, float* y, int n) {
                 int i = blockIdx.x * blockDim.x + threadIdx.x;

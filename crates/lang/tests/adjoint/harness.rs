@@ -168,6 +168,34 @@ pub fn check(case: &Case, accumulation: Accumulation) -> Result<Vec<GradientChec
     check_kernel(&lowered.kernel, &values, &memory, &case.wrt(&lowered.kernel), accumulation)
 }
 
+fn request(wrt: &[ParamId], accumulation: Accumulation) -> AdjointRequest {
+    AdjointRequest {
+        with_respect_to: wrt.into(),
+        options: AdjointOptions { accumulation, ..AdjointOptions::default() },
+    }
+}
+
+/// Compares with finite differences in f64.
+pub fn check_differences(
+    kernel: &Kernel,
+    values: &[Vec<Value>],
+    memory: &[Vec<u64>],
+    wrt: &[ParamId],
+    accumulation: Accumulation,
+) -> Result<Vec<GradientCheck>, String> {
+    let request = request(wrt, accumulation);
+    let options = CheckOptions { max_components: 40, ..CheckOptions::default() };
+    let checks = check_gradients(kernel, values, memory, &request, &options);
+    let checks = checks.map_err(|error| format!("{error}\n{kernel}"))?;
+    match checks.iter().find(|check| check.error() > 1e-6 || check.checked == 0) {
+        None => Ok(checks),
+        Some(wrong) => {
+            let text = adjoint(kernel, &request).map(|found| found.kernel.to_string()).unwrap_or_default();
+            Err(format!("'{}': {wrong:?}\n{kernel}\n{text}", kernel.param(wrong.param).name))
+        }
+    }
+}
+
 /// Compares with finite differences in f64; then checks that the kernel's own precision has the same
 /// bits in the interpreter, in both orders, and in machine code, and that the text parses back.
 pub fn check_kernel(
@@ -177,20 +205,11 @@ pub fn check_kernel(
     wrt: &[ParamId],
     accumulation: Accumulation,
 ) -> Result<Vec<GradientCheck>, String> {
-    let request = AdjointRequest {
-        with_respect_to: wrt.into(),
-        options: AdjointOptions { accumulation, ..AdjointOptions::default() },
-    };
+    let checks = check_differences(kernel, values, memory, wrt, accumulation)?;
+    let request = request(wrt, accumulation);
     let found = adjoint(kernel, &request).map_err(|error| format!("{error}\n{kernel}"))?;
     let text = found.kernel.to_string();
     let fail = |message: String| Err(format!("{message}\n{kernel}\n{text}"));
-    let checks = match check_gradients(kernel, values, memory, &request, &CheckOptions::default()) {
-        Ok(checks) => checks,
-        Err(error) => return fail(error.to_string()),
-    };
-    if let Some(wrong) = checks.iter().find(|check| check.error() > 1e-6 || check.checked == 0) {
-        return fail(format!("'{}': {wrong:?}", kernel.param(wrong.param).name));
-    }
     match text.parse::<Kernel>() {
         Ok(parsed) if parsed.to_string() == text => {}
         Ok(parsed) => return fail(format!("the text form changes: {parsed}")),
