@@ -187,11 +187,9 @@ impl Emitter<'_, '_> {
         let Some(gradient) = self.take(id) else { return };
         let code = self.code;
         match &code.value(id).def {
-            Def::Read(var) => {
-                if self.activity.var(*var) {
-                    let local = self.var_gradient(*var);
-                    self.add_to(local, gradient);
-                }
+            Def::Read(var) if self.activity.var(*var) => {
+                let local = self.var_gradient(*var);
+                self.add_to(local, gradient);
             }
             Def::Op(op, args) => self.backward_op(id, *op, args, gradient),
             Def::Cast(from) => {

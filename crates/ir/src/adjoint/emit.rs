@@ -357,16 +357,20 @@ impl<'a, 'k> Emitter<'a, 'k> {
             Axis::Y => 1,
             Axis::Z => 2,
         };
-        let (sizes, before, at) = match builtin {
+        let at = match builtin {
             Builtin::BlockSize(axis) => return self.b.index_constant(block[n(axis)].into()),
             Builtin::GridSize(axis) => return self.b.index_constant(grid[n(axis)].into()),
-            Builtin::Thread(axis) => (block, 1, n(axis)),
-            Builtin::Block(axis) => (grid, block.iter().map(|n| u64::from(*n)).product(), n(axis)),
+            Builtin::Thread(axis) => n(axis),
+            Builtin::Block(axis) => 3 + n(axis),
         };
-        let stride = sizes[..at].iter().fold(before, |product: u64, n| product * u64::from(*n));
-        let [stride, size] = [stride, sizes[at].into()].map(|n| self.b.index_constant(n));
-        let quotient = self.b.div(&instance, &stride);
-        self.b.op(Op::Rem, &[&quotient, &size])
+        let sizes: Vec<u64> = block.iter().chain(&grid).map(|n| u64::from(*n)).collect();
+        let [before, after] = [&sizes[..at], &sizes[at + 1..]].map(|sizes| sizes.iter().product::<u64>());
+        let [stride, size, zero] = [before, sizes[at], 0].map(|n| self.b.index_constant(n));
+        if sizes[at] == 1 {
+            return zero;
+        }
+        let quotient = if before == 1 { instance } else { self.b.div(&instance, &stride) };
+        if after == 1 { quotient } else { self.b.op(Op::Rem, &[&quotient, &size]) }
     }
 
     // Values.

@@ -138,7 +138,7 @@ impl Emitter<'_, '_> {
                     None => self.inconsistent("a loop is not counted"),
                 },
             };
-            let word = self.to_word(tape, value);
+            let word = self.word_of_value(tape, value);
             let offset = self.b.index_constant(n as u64);
             let at = self.b.add(&top, &offset);
             self.b.store(tape.array, at, word);
@@ -146,7 +146,7 @@ impl Emitter<'_, '_> {
         self.b.assign(tape.top, next);
     }
 
-    fn to_word(&mut self, tape: Tape, value: ExprId) -> ExprId {
+    fn word_of_value(&mut self, tape: Tape, value: ExprId) -> ExprId {
         let scalar = self.b.scalar(&value);
         let bits = if scalar.is_float() { self.b.bitcast(unsigned(scalar), &value) } else { value };
         self.b.cast(tape.word, &bits)

@@ -83,14 +83,21 @@ impl DifferentiableLaunch {
             after.into_iter().zip(used).map(|(gradient, used)| gradient.filter(|_| *used)).collect();
         for (array, result) in written {
             let n = array.param.0 as usize;
-            gradients[n] = match array.role {
-                _ if !used[n] => None,
+            let sum = match array.role {
+                _ if !used[n] => continue,
                 AdjointRole::Original => continue,
-                AdjointRole::Gradient { copies: 2.. } => {
-                    Some(result.reduce(Reduce::Sum, Axes::List(vec![0]), self.location))
+                AdjointRole::OutputGradient => {
+                    gradients[n] = Some(result);
+                    continue;
                 }
-                AdjointRole::Gradient { .. } | AdjointRole::OutputGradient => Some(result),
+                AdjointRole::Gradient { copies: 2.. } => result.reduce(Reduce::Sum, Axes::List(vec![0]), self.location),
+                AdjointRole::Gradient { .. } => result,
             };
+            // What passes through an array that the kernel may write but does not.
+            gradients[n] = Some(match gradients[n].take() {
+                Some(after) => map(ScalarOp::Add, &[&after, &sum], self.location),
+                None => sum,
+            });
         }
         Ok(gradients)
     }
