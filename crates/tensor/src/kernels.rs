@@ -1,5 +1,6 @@
 //! Custom kernels: kernel source files (`module`), a kernel and its launches as graph ops
-//! (`kernel`, `launch`, `compiled`), their gradients (`gradient`), repeated launches (`prepared`) and tuning (`tune`).
+//! (`kernel`, `launch`, `compiled`), their gradients (`gradient`), repeated launches (`prepared`)
+//! and tuning (`tune`).
 
 mod compiled;
 mod gradient;

@@ -15,8 +15,8 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// True if the value may be computed without being used, as in `r = sqrt(x); y = x > 0 ? r : 0`.
-    /// Its derivative may then be infinite, so that its product with a gradient of 0 must be 0.
+    /// True if the value may be computed but not used, as in `r = sqrt(x); y = x > 0 ? r : 0`. Its
+    /// derivative may then be infinite, so that its product with a gradient of 0 must be 0.
     pub fn is_discardable(&self, id: ValueId) -> bool {
         self.discardable.contains(&id)
     }
@@ -99,8 +99,8 @@ pub(super) fn analyze(
     })
 }
 
-/// What depends on the differentiated arrays. Integers are marked if they hold the bits of such a
-/// float.
+/// Marks everything that depends on the differentiated arrays. Integers are marked if they hold
+/// the bits of such a float.
 fn varied(kernel: &Kernel, code: &ScalarCode<'_>, request: &AdjointRequest) -> Result<Marks, AdjointError> {
     let mut marks = Marks::default();
     request.with_respect_to.iter().for_each(|param| marks.view(View::Param(*param)));
@@ -160,7 +160,7 @@ fn varied(kernel: &Kernel, code: &ScalarCode<'_>, request: &AdjointRequest) -> R
     }
 }
 
-/// What outputs depend on.
+/// Marks everything that outputs depend on.
 fn useful(code: &ScalarCode<'_>) -> Marks {
     let mut marks = Marks::default();
     loop {

@@ -25,7 +25,7 @@ pub(super) fn clean(mut kernel: Kernel, roles: Vec<AdjointArray>) -> (Kernel, Ve
     compact(kernel, roles, &used)
 }
 
-/// What statements use.
+/// Expressions, variables and arrays that statements use.
 #[derive(Default)]
 struct Used {
     /// Operands, and expressions that a `Let` evaluates.

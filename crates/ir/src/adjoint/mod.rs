@@ -67,7 +67,7 @@ impl Default for AdjointOptions {
     }
 }
 
-/// What [`adjoint`] computes.
+/// Task of [`adjoint`].
 #[derive(Clone, Debug)]
 pub struct AdjointRequest {
     /// The arrays to differentiate with respect to: their contents before the launch.
@@ -107,7 +107,7 @@ pub enum AdjointRole {
 pub struct AdjointArray {
     /// The array of the kernel.
     pub param: ParamId,
-    /// What the array holds.
+    /// Its contents.
     pub role: AdjointRole,
 }
 
@@ -129,7 +129,7 @@ pub struct AdjointError {
     pub kernel: String,
     /// The construct that is not supported.
     pub message: String,
-    /// What to change.
+    /// The change that would help.
     pub remedy: String,
     /// Line of the kernel's text form, from 1.
     pub line: Option<usize>,

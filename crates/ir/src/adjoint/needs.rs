@@ -111,8 +111,8 @@ impl Emit for Probe {
     }
 }
 
-/// What the derivative of an op uses, with respect to the operands in `active`; `None` if the op
-/// has no derivative.
+/// Returns the inputs that the derivative of an op uses, with respect to the operands in `active`;
+/// `None` if the op has no derivative.
 pub(super) fn derivative_uses(op: Op, active: &[bool]) -> Option<DerivativeUses> {
     let count = active.len();
     let args: Vec<Bits> = (0..count).map(Bits::one).collect();
@@ -122,8 +122,8 @@ pub(super) fn derivative_uses(op: Op, active: &[bool]) -> Option<DerivativeUses>
     Some(DerivativeUses { args: (0..count).map(|n| used.has(n)).collect(), out: used.has(count) })
 }
 
-/// What the derivative of an operation on vectors uses: each component of the operands, then each
-/// of the result. `None` if the operation has no derivative.
+/// Returns the inputs that the derivative of an operation on vectors uses: each component of the
+/// operands, then each of the result. `None` if the operation has no derivative.
 pub(super) fn algebra_uses(
     kernel: &Kernel,
     op: AlgebraOp,

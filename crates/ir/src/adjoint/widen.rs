@@ -74,7 +74,7 @@ impl Widener<'_> {
         ExprId(self.out.exprs.len() as u32 - 1)
     }
 
-    /// The indices of the `n`-th of several adjacent elements, and the statements that compute them.
+    /// The indices of the `n`-th of several adjacent elements; adds their statements.
     fn adjacent(&mut self, indices: &Args, n: u8, block: &mut Vec<Stmt>) -> Args {
         let (mut ids, index) = (indices.to_vec(), self.kernel.index);
         if let Some(last) = ids.last_mut() {

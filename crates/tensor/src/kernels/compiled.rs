@@ -34,7 +34,7 @@ pub(super) struct CompiledKernel {
     adjoints: Mutex<Vec<(AdjointKey, Arc<AdjointKernel>)>>,
 }
 
-/// What an adjoint kernel depends on: the differentiated arrays and settings.
+/// Key of an adjoint kernel: the differentiated arrays and settings.
 type AdjointKey = (Vec<ParamId>, AdjointOptions);
 
 /// The last launch: an equal one skips validation and specialization.
