@@ -15,7 +15,7 @@ pub(super) fn clean(mut kernel: Kernel, roles: Vec<AdjointArray>) -> (Kernel, Ve
     loop {
         let used = Used::of(&kernel.code, &body);
         let mut changed = false;
-        body = sweep(&kernel.code, body, &used, &is_scratch, &mut changed);
+        body = sweep(&kernel.code, body, &used, &mut BTreeSet::new(), &is_scratch, &mut changed);
         if !changed {
             break;
         }
@@ -114,18 +114,20 @@ impl Used {
     }
 }
 
-/// Removes statements whose results are not used.
+/// Statements of a block without those whose results are not used. `live` holds the expressions that
+/// later statements use.
 fn sweep(
     code: &Code,
     block: Vec<Stmt>,
     used: &Used,
+    live: &mut BTreeSet<ExprId>,
     is_scratch: &dyn Fn(View) -> bool,
     changed: &mut bool,
 ) -> Vec<Stmt> {
     let mut out = vec![];
-    for stmt in block {
+    for stmt in block.into_iter().rev() {
         let dead = match &stmt {
-            Stmt::Let(id) => !used.exprs.contains(id) && !matches!(code.expr(*id), Expr::Atomic { .. }),
+            Stmt::Let(id) => !live.contains(id) && !matches!(code.expr(*id), Expr::Atomic { .. }),
             Stmt::Assign(local, _) => !used.reads.contains_key(local),
             Stmt::Store { view, .. } => is_scratch(*view) && !used.loaded.contains(&key(*view)),
             Stmt::Declare(array) => !used.loaded.contains(&(2, array.0)),
@@ -140,16 +142,30 @@ fn sweep(
             *changed = true;
             continue;
         }
-        let mut inner = |block: Vec<Stmt>| sweep(code, block, used, is_scratch, changed);
-        out.push(match stmt {
+        let stmt = match stmt {
             Stmt::If { condition, then, otherwise } => {
-                Stmt::If { condition, then: inner(then), otherwise: inner(otherwise) }
+                let then = sweep(code, then, used, live, is_scratch, changed);
+                let otherwise = sweep(code, otherwise, used, live, is_scratch, changed);
+                Stmt::If { condition, then, otherwise }
             }
-            Stmt::For { counter, end, body } => Stmt::For { counter, end, body: inner(body) },
-            Stmt::Loop { body } => Stmt::Loop { body: inner(body) },
+            Stmt::For { counter, end, body } => {
+                Stmt::For { counter, end, body: sweep(code, body, used, live, is_scratch, changed) }
+            }
+            Stmt::Loop { body } => Stmt::Loop { body: sweep(code, body, used, live, is_scratch, changed) },
             other => other,
-        });
+        };
+        match &stmt {
+            Stmt::Let(id) => live.extend(operands(code.expr(*id))),
+            Stmt::Assign(_, value) | Stmt::Return(Some(value)) => _ = live.insert(*value),
+            Stmt::Store { indices, value, .. } => live.extend(indices.iter().chain([value])),
+            Stmt::For { end, .. } => _ = live.insert(*end),
+            Stmt::If { condition, .. } => _ = live.insert(*condition),
+            Stmt::Check(crate::Check::Assert { condition, .. }) => _ = live.insert(*condition),
+            _ => {}
+        }
+        out.push(stmt);
     }
+    out.reverse();
     out
 }
 
