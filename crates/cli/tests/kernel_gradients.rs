@@ -84,8 +84,7 @@ fn gradients_are_compared_with_finite_differences() {
         assert!(array["worst"]["at"].as_str().unwrap().contains('['), "{array}");
     }
     // A tolerance that no gradient meets, and fewer components.
-    let output =
-        bornite(&[&["gradcheck", FILE, "--rtol", "-1", "--components", "4", "--wrt", "x"], &ROWS[..]].concat());
+    let output = bornite(&[&["gradcheck", FILE, "--rtol=-1", "--components", "4", "--wrt", "x"], &ROWS[..]].concat());
     let printed = text(&output);
     assert!(!output.status.success() && printed.starts_with("x: WRONG, 4 components"), "{printed}");
 }
