@@ -1,5 +1,5 @@
-//! A model with a custom CUDA kernel: an activation in CUDA C++, which runs on GPUs and CPUs, with
-//! its gradient in a second kernel.
+//! A model with a custom CUDA kernel: an activation in CUDA C++, which runs on GPUs and CPUs. Its
+//! gradient is derived from its source.
 //!
 //! `cargo run --release -p bornite-nn --example custom_kernel`
 
@@ -7,14 +7,10 @@ use bornite::kernel::{CustomKernel, Module as KernelModule};
 use bornite_nn::prelude::*;
 
 const SOURCE: &str = r#"
-    // x · |x|, and its derivative 2 · |x|.
+    // x · |x|.
     __global__ void signed_square(const float* x, float* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] = x[i] * fabsf(x[i]);
-    }
-    __global__ void signed_square_grad(const float* x, const float* grad_y, float* grad_x, int n) {
-        int i = blockIdx.x * blockDim.x + threadIdx.x;
-        if (i < n) grad_x[i] = 2.0f * fabsf(x[i]) * grad_y[i];
     }
 "#;
 
@@ -26,17 +22,7 @@ struct SignedSquare {
 
 impl SignedSquare {
     fn new() -> Result<SignedSquare> {
-        let module = KernelModule::parse("signed_square.cu", SOURCE)?;
-        let backward = module.kernel("signed_square_grad")?;
-        // From the arrays and the gradient of y: the gradients of x and of the old y.
-        let kernel = module.kernel("signed_square")?.gradient(move |arrays, _, gradients| {
-            let (x, grad_y) = (&arrays[0], &gradients[0]);
-            let n = x.elements().unwrap_or(0);
-            let zeros = grad_y * 0.0;
-            let args = [x.into(), grad_y.into(), (&zeros).into(), (n as i32).into()];
-            vec![Some(backward.launch(n, &args).remove(0)), None]
-        });
-        Ok(SignedSquare { kernel })
+        Ok(SignedSquare { kernel: KernelModule::parse("signed_square.cu", SOURCE)?.kernel("signed_square")? })
     }
 }
 

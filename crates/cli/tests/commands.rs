@@ -296,7 +296,7 @@ fn the_manual_is_the_help() {
     let mut manual = String::from(
         "# The command `bornite`\n\nWritten from the help texts by a test of `bornite-cli`; do not edit.\n",
     );
-    let kernel = ["list", "emit", "check", "run", "bench", "tune"].map(|name| ["kernel", name]);
+    let kernel = ["list", "emit", "check", "run", "grad", "gradcheck", "bench", "tune"].map(|name| ["kernel", name]);
     let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
     let model = ["import", "export"].map(|name| ["model", name]);
     let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);

@@ -46,6 +46,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod adjoint;
 mod algebra;
 mod arg;
 mod body;

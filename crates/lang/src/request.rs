@@ -86,15 +86,16 @@ pub struct Lowered {
 impl Lowered {
     /// Source line of a fault; of a race, the line of its later access.
     pub fn line_of(&self, fault: &Fault) -> Option<u32> {
-        self.source_line(fault.line?)
+        self.source_line_of(fault.line?)
     }
 
     /// Source line of the earlier access of a race.
     pub fn earlier_line_of(&self, fault: &Fault) -> Option<u32> {
-        self.source_line(fault.earlier_line()?)
+        self.source_line_of(fault.earlier_line()?)
     }
 
-    fn source_line(&self, line: usize) -> Option<u32> {
+    /// Source line of a line of the kernel's text form, from 1.
+    pub fn source_line_of(&self, line: usize) -> Option<u32> {
         self.lines.get(line.checked_sub(1)?).copied().filter(|line| *line > 0)
     }
 

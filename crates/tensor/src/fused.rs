@@ -270,7 +270,7 @@ pub(crate) fn fused_at(op: Arc<dyn FusedOp>, inputs: Vec<Tensor>, location: Sour
         return decomposition;
     };
     let forward = op.clone();
-    let gradient: GradientFn = Arc::new(move |inputs, outputs, output_gradients| {
+    let gradient: GradientFn = Arc::new(move |inputs, outputs, output_gradients, _| {
         let [Some(output_gradient), others @ ..] = output_gradients else { return None };
         // A backward implementation covers the gradient of the first output only.
         let first_only = others.iter().all(Option::is_none);

@@ -58,6 +58,7 @@ pub mod kernel {
     pub use crate::kernels::prepared::PreparedLaunch;
     pub use crate::kernels::tune::{tune_kernels, tune_kernels_unchecked};
     pub use crate::runtime::execute::array_dtype;
+    pub use bornite_ir::adjoint::{Accumulation, AdjointOptions};
 }
 
 /// Execution plans: the launches and the memory of a read or of a call of a trace.

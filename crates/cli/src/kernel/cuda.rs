@@ -112,6 +112,11 @@ impl SourceOrigin {
         [self.lowered.line_of(fault), self.lowered.earlier_line_of(fault)]
     }
 
+    /// The source line of a line of the kernel's text form.
+    pub fn line_of_text(&self, line: usize) -> Option<u32> {
+        self.lowered.source_line_of(line)
+    }
+
     /// Kind of a fault, with indices as in the source.
     pub fn kind_of(&self, fault: &Fault) -> FaultKind {
         self.lowered.kind_of(fault)

@@ -9,6 +9,7 @@ mod contents;
 mod cuda;
 mod emit;
 mod finding;
+mod gradient;
 mod judge;
 mod launch_file;
 mod outputs;
@@ -72,6 +73,10 @@ pub enum KernelCommand {
     },
     /// Run a kernel with checks on given or generated inputs and show, save or compare its outputs
     Run(Box<run::RunOptions>),
+    /// Print the kernel that computes the gradients of a kernel
+    Grad(Box<gradient::GradOptions>),
+    /// Compare the gradients of a kernel with finite differences, in f64
+    Gradcheck(Box<gradient::GradcheckOptions>),
     /// Time a template or an elementwise operation
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
@@ -111,6 +116,8 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         }
         KernelCommand::Check { files, preprocessor, json } => check::check(files, preprocessor, *json),
         KernelCommand::Run(options) => run::run(options),
+        KernelCommand::Grad(options) => gradient::grad(options),
+        KernelCommand::Gradcheck(options) => gradient::gradcheck(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
         KernelCommand::Judge(options) => judge::run(options),

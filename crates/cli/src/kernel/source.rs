@@ -29,6 +29,30 @@ impl Job {
         let BoundArgs { values, memory, arrays } = bound;
         Job { kernel, values, memory, arrays, origin }
     }
+
+    /// A line of the kernel's text form as a compiler shows it: of its source, if it has one.
+    pub fn shown_line(&self, line: usize) -> String {
+        match self.origin.as_ref().map(|origin| (origin, origin.line_of_text(line))) {
+            Some((origin, Some(line))) => origin.shown(line),
+            Some((_, None)) => String::new(),
+            None => {
+                let text = self.kernel.to_string();
+                text.lines().nth(line.wrapping_sub(1)).map(|text| format!("{line:4} | {text}")).unwrap_or_default()
+            }
+        }
+    }
+
+    /// File and line of a line of the kernel's text form.
+    pub fn source_location(&self, line: usize) -> (Option<PathBuf>, Option<usize>) {
+        let Some(origin) = &self.origin else { return (None, Some(line)) };
+        match origin.line_of_text(line) {
+            Some(line) => {
+                let (file, line) = origin.location(line);
+                (Some(file), Some(line as usize))
+            }
+            None => (Some(origin.file.clone()), None),
+        }
+    }
 }
 
 /// A kernel to be emitted.

@@ -53,7 +53,7 @@ pub(crate) fn vjp(
     grads.insert(output.0.id, seed);
     for tensor in between.values().rev() {
         if let Op::MultiOutput(_) = tensor.0.op {
-            for (input, contribution) in tensor.0.inputs.iter().zip(multi_output_backward(tensor, &grads)?) {
+            for (input, contribution) in tensor.0.inputs.iter().zip(multi_output_backward(tensor, &grads, &between)?) {
                 accumulate(&mut grads, &between, input, contribution, tensor.0.location);
             }
             continue;
@@ -128,7 +128,11 @@ fn concat_adjacent(a: &Tensor, b: &Tensor, location: SourceLocation) -> Option<T
 }
 
 /// The gradients of all inputs of a multi-output node, from those of its outputs.
-fn multi_output_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Result<Vec<Option<Tensor>>, Error> {
+fn multi_output_backward(
+    tensor: &Tensor,
+    grads: &HashMap<NodeId, Tensor>,
+    between: &BTreeMap<NodeId, Tensor>,
+) -> Result<Vec<Option<Tensor>>, Error> {
     let Some((multi_output, inputs)) = multi_output::as_multi_output(&tensor.0) else { return Ok(vec![]) };
     let location = tensor.0.location;
     let outputs = multi_output::outputs(tensor, location);
@@ -136,7 +140,10 @@ fn multi_output_backward(tensor: &Tensor, grads: &HashMap<NodeId, Tensor>) -> Re
     if output_grads.iter().all(Option::is_none) {
         return Ok(vec![]);
     }
-    let input_grads = multi_output.gradient.as_ref().and_then(|gradient| gradient(inputs, &outputs, &output_grads));
+    let used: Vec<bool> =
+        inputs.iter().map(|input| input.0.dtype.is_float() && between.contains_key(&input.0.id)).collect();
+    let input_grads =
+        multi_output.gradient.as_ref().and_then(|gradient| gradient(inputs, &outputs, &output_grads, &used));
     let name = match &multi_output.implementation {
         ImplementationKind::Kernel { kernel, .. } => &kernel.name[..],
         ImplementationKind::Source(_) | ImplementationKind::Routine { .. } => multi_output.name,

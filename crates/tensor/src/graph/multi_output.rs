@@ -26,8 +26,10 @@ pub(crate) enum ImplementationKind {
     Routine { run: Routine, fallibility: Fallibility, in_place: Vec<(usize, usize)> },
 }
 
-/// Gradients of the inputs from inputs, outputs and gradients of the outputs (`None` is zero).
-pub(crate) type GradientFn = Arc<dyn Fn(&[Tensor], &[Tensor], &[Option<Tensor>]) -> InputGradients + Send + Sync>;
+/// Gradients of the inputs from inputs, outputs and gradients of the outputs (`None` is zero). The
+/// last argument is true for inputs whose gradient is used.
+pub(crate) type GradientFn =
+    Arc<dyn Fn(&[Tensor], &[Tensor], &[Option<Tensor>], &[bool]) -> InputGradients + Send + Sync>;
 /// One optional gradient per input; `None` if the gradients come from the decomposition.
 pub(crate) type InputGradients = Option<Vec<Option<Tensor>>>;
 

@@ -4,11 +4,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cuda::THREADS_PER_BLOCK;
-use bornite_ir::{Arg, Kernel, Scalar, Value, interp, verify};
+use bornite_ir::adjoint::AdjointOptions;
+use bornite_ir::{Arg, Kernel, ParamId, Scalar, Value, interp, verify};
 use bornite_lang::{Lowered, ParamRef};
 
 use crate::graph::multi_output::{GradientFn, ImplementationKind, MultiOutput, outputs};
 use crate::graph::node::Op;
+use crate::kernels::gradient::AdjointKernel;
 use crate::kernels::launch::{KernelArg, LaunchDims};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
@@ -28,7 +30,12 @@ pub(super) struct CompiledKernel {
     pub values: Vec<(usize, Vec<Scalar>)>,
     /// The compiled program of the last device.
     program: Mutex<Option<(Device, Arc<Program>)>>,
+    /// Adjoint kernels so far.
+    adjoints: Mutex<Vec<(AdjointKey, Arc<AdjointKernel>)>>,
 }
+
+/// Key of an adjoint kernel: the differentiated arrays and settings.
+type AdjointKey = (Vec<ParamId>, AdjointOptions);
 
 /// The last launch: an equal one skips validation and specialization.
 pub(super) struct LastLaunch {
@@ -86,6 +93,7 @@ impl CompiledKernel {
             reads,
             values: values.into_iter().map(|(_, value)| value).collect(),
             program: Mutex::new(None),
+            adjoints: Mutex::default(),
         })
     }
 
@@ -163,6 +171,15 @@ impl CompiledKernel {
         let mut written = self.lowered.kernel.params.iter().map(|param| param.access.writes());
         buffers.retain(|_| written.next().unwrap_or(false));
         Ok(Some(buffers))
+    }
+
+    pub fn adjoint(&self, key: &AdjointKey) -> Option<Arc<AdjointKernel>> {
+        let all = self.adjoints.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|(found, _)| found == key).map(|(_, kernel)| kernel.clone())
+    }
+
+    pub fn keep_adjoint(&self, key: AdjointKey, kernel: Arc<AdjointKernel>) {
+        self.adjoints.lock().unwrap_or_else(PoisonError::into_inner).push((key, kernel));
     }
 
     /// The compiled program, if it is for this device.

@@ -8,11 +8,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bornite_ir::adjoint::AdjointOptions;
 use bornite_ir::{Access, Kernel, Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
 use crate::graph::multi_output::GradientFn;
 use crate::kernels::compiled::{CompiledKernel, LastLaunch};
+use crate::kernels::gradient::DifferentiableLaunch;
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
 use crate::kernels::module::Module;
 use crate::kernels::prepared::{Checks, PreparedLaunch};
@@ -26,6 +28,7 @@ pub struct CustomKernel {
     name: String,
     prototype: Arc<Lowered>,
     gradient: Option<GradientFn>,
+    adjoint_options: AdjointOptions,
     cache: Arc<Mutex<Cache>>,
 }
 
@@ -52,7 +55,14 @@ impl CustomKernel {
     #[track_caller]
     pub(super) fn new(module: &Module, name: &str) -> Result<CustomKernel> {
         let prototype = Arc::new(module.prototype(name)?);
-        Ok(CustomKernel { module: module.clone(), name: name.into(), prototype, gradient: None, cache: Arc::default() })
+        Ok(CustomKernel {
+            module: module.clone(),
+            name: name.into(),
+            prototype,
+            gradient: None,
+            adjoint_options: AdjointOptions::default(),
+            cache: Arc::default(),
+        })
     }
 
     /// A kernel in the IR. Its arguments are its arrays, then its values; it is launched with
@@ -79,18 +89,35 @@ impl CustomKernel {
 
     /// The kernel with a gradient function. From the arrays, the outputs and the gradients of the
     /// outputs, it returns the gradients of the arrays in the order of parameters (`None` for no
-    /// gradient). Without one, differentiating a launch is an error.
+    /// gradient). Without one, a launch is differentiated by the kernel's adjoint:
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, kernel::Module};
+    /// # fn main() -> bornite::Result<()> {
+    /// let text = "__global__ void cube(const float* x, float* y) { int i = threadIdx.x; y[i] = x[i] * x[i] * x[i]; }";
+    /// let cube = Module::parse("cube.cu", text)?.kernel("cube")?;
+    /// let x = Tensor::from_slice(&[1.0f32; 256], &[256], Device::cpu());
+    /// let y = cube.launch(256, &[(&x).into(), (&(&x * 0.0)).into()]).remove(0);
+    /// assert_eq!(y.sum(..).grad(&[&x])[0].to_vec::<f32>()?, [3.0; 256]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn gradient(
         self,
         f: impl Fn(&[Tensor], &[Tensor], &[Tensor]) -> Vec<Option<Tensor>> + Send + Sync + 'static,
     ) -> CustomKernel {
-        let gradient: GradientFn = Arc::new(move |inputs, results, gradients| {
+        let gradient: GradientFn = Arc::new(move |inputs, results, gradients, _| {
             let zero = |t: &Tensor| t.scalar_like(0.0, t.0.location).broadcast_to(&t.0.shape, t.0.location);
             let pairs = gradients.iter().zip(results);
             let gradients: Vec<Tensor> = pairs.map(|(g, t)| g.clone().unwrap_or_else(|| zero(t))).collect();
             Some(f(inputs, results, &gradients))
         });
         CustomKernel { gradient: Some(gradient), ..self }
+    }
+
+    /// The kernel with other settings of its automatic gradient.
+    pub fn adjoint_options(self, options: AdjointOptions) -> CustomKernel {
+        CustomKernel { adjoint_options: options, ..self }
     }
 
     /// Names of its parameters.
@@ -145,7 +172,17 @@ impl CustomKernel {
         if check {
             compiled.check(&arrays, &values, None).map_err(with_line)?;
         }
-        compiled.results(arrays, values, self.gradient.clone(), location).map_err(with_line)
+        let gradient = self.gradient.clone().unwrap_or_else(|| {
+            let launch = DifferentiableLaunch {
+                compiled: compiled.clone(),
+                values: values.clone(),
+                options: self.adjoint_options,
+                module: Some(self.module.clone()),
+                location,
+            };
+            launch.gradient_fn()
+        });
+        compiled.results(arrays, values, Some(gradient), location).map_err(with_line)
     }
 
     /// Prepares a launch over copies of these arrays, to be run any number of times.

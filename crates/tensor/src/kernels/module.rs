@@ -159,7 +159,6 @@ impl Module {
     }
 }
 
-/// An IR kernel with its own parameters: arrays, then values.
 /// Threads per block of a kernel that is launched with a number of threads: its launch bound, or
 /// 256.
 fn default_block(module: &cuda::CudaModule, name: &str) -> u32 {
@@ -170,7 +169,8 @@ fn default_block(module: &cuda::CudaModule, name: &str) -> u32 {
     declared.and_then(|kernel| kernel.max_threads).filter(|bound| (1..=1024).contains(bound)).unwrap_or(256)
 }
 
-fn lowered_ir(kernel: &Kernel) -> Lowered {
+/// An IR kernel with its own parameters: arrays, then values.
+pub(super) fn lowered_ir(kernel: &Kernel) -> Lowered {
     let views = kernel.params.iter().enumerate().map(|(n, param)| (param.name.clone(), ParamRef::View(n as u32)));
     let values = kernel.values.iter().enumerate().map(|(n, value)| (value.name.clone(), ParamRef::Value(n as u32)));
     let params = views.chain(values).collect();

@@ -22,6 +22,7 @@ mod grad;
 mod gradcheck;
 mod index;
 mod ir_kernels;
+mod kernel_gradients;
 mod layer_errors;
 mod lengths;
 mod long_rows;
@@ -56,7 +57,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 140] = [
+const SUITE: [(&str, Body); 144] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -68,6 +69,10 @@ const SUITE: [(&str, Body); 140] = [
     ("modules::traced_and_recorded", modules::traced_and_recorded),
     ("modules::index_error_changes_no_variable", modules::index_error_changes_no_variable),
     ("modules::mismatched_arguments_are_errors", modules::mismatched_arguments_are_errors),
+    ("kernel_gradients::equal_those_of_tensor_ops", kernel_gradients::equal_those_of_tensor_ops),
+    ("kernel_gradients::of_shared_elements_are_deterministic", kernel_gradients::of_shared_elements_are_deterministic),
+    ("kernel_gradients::traced", kernel_gradients::traced),
+    ("kernel_gradients::that_do_not_exist_are_errors", kernel_gradients::that_do_not_exist_are_errors),
     ("templates::elementwise", templates::elementwise),
     ("templates::reductions", templates::reductions),
     ("templates::tiles", templates::tiles),
