@@ -1,6 +1,7 @@
-//! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and
-//! kernel files.
+//! `bornite kernel …`: lists, emits, checks, runs, analyzes, times and tunes templates, expressions
+//! and kernel files.
 
+mod analyze;
 mod argument;
 mod bench;
 mod bind;
@@ -11,6 +12,7 @@ mod emit;
 mod finding;
 mod judge;
 mod launch_file;
+mod occupancy;
 mod outputs;
 mod python;
 mod run;
@@ -72,6 +74,8 @@ pub enum KernelCommand {
     },
     /// Run a kernel with checks on given or generated inputs and show, save or compare its outputs
     Run(Box<run::RunOptions>),
+    /// Analyze memory accesses, bank conflicts, divergence and occupancy of a launch, without a GPU
+    Analyze(Box<analyze::AnalyzeOptions>),
     /// Time a template or an elementwise operation
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
@@ -111,6 +115,7 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         }
         KernelCommand::Check { files, preprocessor, json } => check::check(files, preprocessor, *json),
         KernelCommand::Run(options) => run::run(options),
+        KernelCommand::Analyze(options) => analyze::run(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
         KernelCommand::Judge(options) => judge::run(options),

@@ -1,0 +1,103 @@
+//! Registers, shared memory and occupancy of a kernel by architecture: what NVRTC compiles, with
+//! the limits of each.
+
+use bornite::ir::Kernel;
+use bornite_codegen::cuda::{self, MathMode};
+use bornite_cuda::{KernelResources, Limiter, MultiprocessorLimits, Occupancy, occupancy};
+use serde_json::{Value as Json, json};
+
+use super::source::KernelSelector;
+use super::standalone;
+use crate::Failure;
+
+/// Architectures that are shown unless others are requested.
+pub const DEFAULT_ARCHITECTURES: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"];
+
+/// Resources of a kernel compiled for one architecture.
+pub struct ArchResources {
+    arch: String,
+    kernel: KernelResources,
+    /// Static and dynamic shared memory per block.
+    shared_bytes: u64,
+    occupancy: Occupancy,
+}
+
+/// Compiles the kernel for each architecture. CUDA C++ files are compiled from their own text,
+/// other kernels from the text that is generated for a GPU.
+pub fn resources(
+    source: &KernelSelector,
+    kernel: &Kernel,
+    threads: u64,
+    architectures: &[String],
+) -> Result<Vec<ArchResources>, Failure> {
+    let limits = |arch: &String| {
+        let known = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120 and sm_121";
+        MultiprocessorLimits::of_arch(arch)
+            .ok_or_else(|| format!("--arch {arch}: the limits of this architecture are not known; known are {known}"))
+    };
+    let limits = architectures.iter().map(limits).collect::<Result<Vec<_>, _>>()?;
+    let (name, launch) = source.kernel_and_launch();
+    let dynamic = launch.shared_bytes();
+    let mut all = vec![];
+    for (arch, limits) in architectures.iter().zip(limits) {
+        let cubin = match source.cuda_file() {
+            Some(file) => standalone::compile(file, name, launch, arch)?,
+            None => {
+                let native = MathMode::Native;
+                let text = match source.python_file() {
+                    Some(_) => cuda::print_aliased(kernel, native),
+                    None => cuda::print_with(kernel, native),
+                };
+                bornite_cuda::compile(&kernel.name, &text, arch)?
+            }
+        };
+        let mut found = cubin.resources();
+        // Device functions that were not inlined have entries of their own.
+        let plain = name.unwrap_or(&kernel.name).split('<').next().unwrap_or_default().trim();
+        let n = found.iter().position(|(symbol, _)| symbol.contains(plain)).unwrap_or(0);
+        if found.is_empty() {
+            return Err(
+                format!("NVRTC compiled '{}' for {arch} without information on its resources", kernel.name).into()
+            );
+        }
+        let (_, kernel) = found.swap_remove(n);
+        let occupancy = occupancy(limits, threads as u32, kernel, dynamic as u32);
+        let shared_bytes = u64::from(kernel.static_shared_bytes) + dynamic;
+        all.push(ArchResources { arch: arch.clone(), kernel, shared_bytes, occupancy });
+    }
+    Ok(all)
+}
+
+fn limiter(limiter: Limiter) -> &'static str {
+    match limiter {
+        Limiter::Threads => "threads",
+        Limiter::Blocks => "blocks",
+        Limiter::Registers => "registers",
+        Limiter::SharedMemory => "shared memory",
+        Limiter::TooLarge => "a block does not fit",
+    }
+}
+
+impl ArchResources {
+    /// Cells of a line of the table.
+    pub fn row(&self) -> Vec<String> {
+        let Occupancy { blocks, warps, share, limiter: by } = self.occupancy;
+        vec![
+            self.arch.clone(),
+            self.kernel.registers.to_string(),
+            self.kernel.spill_bytes.to_string(),
+            self.shared_bytes.to_string(),
+            blocks.to_string(),
+            warps.to_string(),
+            format!("{:.0}%", 100.0 * share),
+            limiter(by).into(),
+        ]
+    }
+
+    pub fn json(&self) -> Json {
+        json!({
+            "arch": self.arch, "registers": self.kernel.registers, "local_bytes": self.kernel.spill_bytes,
+            "shared_bytes": self.shared_bytes, "occupancy": self.occupancy,
+        })
+    }
+}
