@@ -56,7 +56,9 @@ pub fn run(options: &AnalyzeOptions) -> Result<ExitCode, Failure> {
         Some(origin) => origin.source_line(line),
         None => u32::try_from(line).ok(),
     };
-    let (_, outcome) = with_args(&job, |kernel, args| KernelAnalysis::run(kernel, args, interpreter, line_of))?;
+    let is_cuda = source.cuda_file().is_some();
+    let (_, outcome) =
+        with_args(&job, |kernel, args| KernelAnalysis::run(kernel, args, interpreter, line_of, is_cuda))?;
     let analysis = match outcome {
         Ok(analysis) => analysis,
         Err(fault) => {

@@ -17,8 +17,6 @@ pub const DEFAULT_ARCHITECTURES: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89"
 pub struct ArchResources {
     arch: String,
     kernel: KernelResources,
-    /// Static and dynamic shared memory per block.
-    shared_bytes: u64,
     occupancy: Occupancy,
 }
 
@@ -37,7 +35,13 @@ pub fn resources(
     };
     let limits = architectures.iter().map(limits).collect::<Result<Vec<_>, _>>()?;
     let (name, launch) = source.kernel_and_launch();
-    let dynamic = launch.shared_bytes();
+    // The image also counts what the driver reserves. Dynamic arrays are arrays of the kernel too.
+    let array_bytes = |n: usize| {
+        let array = &kernel.shared[n];
+        let elements: u64 = array.dims.iter().map(|dim| dim.extent.resolve(&[]).max(0) as u64).product();
+        (elements * kernel.bytes_of(array.ty) as u64).next_multiple_of(16)
+    };
+    let shared_bytes: u64 = (0..kernel.shared.len()).map(array_bytes).sum();
     let mut all = vec![];
     for (arch, limits) in architectures.iter().zip(limits) {
         let cubin = match source.cuda_file() {
@@ -61,9 +65,9 @@ pub fn resources(
             );
         }
         let (_, kernel) = found.swap_remove(n);
-        let occupancy = occupancy(limits, threads as u32, kernel, dynamic as u32);
-        let shared_bytes = u64::from(kernel.static_shared_bytes) + dynamic;
-        all.push(ArchResources { arch: arch.clone(), kernel, shared_bytes, occupancy });
+        let kernel = KernelResources { static_shared_bytes: shared_bytes as u32, ..kernel };
+        let occupancy = occupancy(limits, threads as u32, kernel, 0);
+        all.push(ArchResources { arch: arch.clone(), kernel, occupancy });
     }
     Ok(all)
 }
@@ -86,7 +90,7 @@ impl ArchResources {
             self.arch.clone(),
             self.kernel.registers.to_string(),
             self.kernel.spill_bytes.to_string(),
-            self.shared_bytes.to_string(),
+            self.kernel.static_shared_bytes.to_string(),
             blocks.to_string(),
             warps.to_string(),
             format!("{:.0}%", 100.0 * share),
@@ -97,7 +101,7 @@ impl ArchResources {
     pub fn json(&self) -> Json {
         json!({
             "arch": self.arch, "registers": self.kernel.registers, "local_bytes": self.kernel.spill_bytes,
-            "shared_bytes": self.shared_bytes, "occupancy": self.occupancy,
+            "shared_bytes": self.kernel.static_shared_bytes, "occupancy": self.occupancy,
         })
     }
 }

@@ -2,13 +2,15 @@
 //! divergence and arithmetic intensity per source line, from the interpreter's address trace.
 //!
 //! `analysis/transactions.rs` counts the sectors and wavefronts of a warp, `analysis/collect.rs`
-//! adds them up during a run, `analysis/flops.rs` counts operations and `analysis/findings.rs` ranks
+//! adds them up during a run, `analysis/parts.rs` splits elements into instructions,
+//! `analysis/flops.rs` counts operations and `analysis/findings.rs` ranks
 //! what is worth changing. The figures follow from the addresses alone: caches, scheduling and what
 //! a compiler changes are not modelled, and they have not yet been compared with Nsight Compute.
 
 mod collect;
 mod findings;
 mod flops;
+mod parts;
 mod transactions;
 
 use bornite_ir::interp::{self, AccessKind, InterpreterOptions};
@@ -61,7 +63,7 @@ pub struct AccessStats {
     /// Kind of access.
     pub kind: AccessKind,
     /// Requests: instructions that a warp executes. A type without the alignment of its size, such
-    /// as `float3`, needs one for each aligned part.
+    /// as `float3`, needs one for each component that is used.
     pub requests: u64,
     /// Active threads of all requests.
     pub threads: u64,
@@ -114,14 +116,16 @@ pub struct BranchStats {
 
 impl KernelAnalysis {
     /// Runs a kernel in the interpreter and analyzes it. `line_of` returns the source line of a
-    /// line of the kernel's text form; accesses are added up by the former.
+    /// line of the kernel's text form; accesses are added up by the former. With `cuda_vectors`,
+    /// vectors of two and four components are aligned to their size, as CUDA's are.
     pub fn run(
         kernel: &Kernel,
         args: &mut [Arg<'_>],
         options: InterpreterOptions,
         line_of: impl Fn(usize) -> Option<u32>,
+        cuda_vectors: bool,
     ) -> Result<KernelAnalysis, Fault> {
-        let mut collector = collect::Collector::new(kernel, &line_of);
+        let mut collector = collect::Collector::new(kernel, &line_of, cuda_vectors);
         interp::run_traced(kernel, args, options, &mut collector)?;
         Ok(collector.finish())
     }

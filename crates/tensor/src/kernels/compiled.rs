@@ -114,11 +114,17 @@ impl CompiledKernel {
     }
 
     /// Analyzes the launch in the interpreter, over copies of the arrays.
-    pub fn analyze(&self, arrays: &[Tensor], values: &[Vec<Value>], max: Option<u64>) -> Result<KernelAnalysis> {
+    pub fn analyze(
+        &self,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        max: Option<u64>,
+        cuda_vectors: bool,
+    ) -> Result<KernelAnalysis> {
         let line = |line: usize| self.lowered.lines.get(line.checked_sub(1)?).copied().filter(|line| *line > 0);
         let mut analysis = None;
         self.interpret(arrays, values, max, &mut |kernel, args, options| {
-            analysis = Some(KernelAnalysis::run(kernel, args, options, line)?);
+            analysis = Some(KernelAnalysis::run(kernel, args, options, line, cuda_vectors)?);
             Ok(())
         })?;
         analysis.ok_or_else(|| bad_call(&self.kernel, "the kernel did not run"))

@@ -190,7 +190,7 @@ impl CustomKernel {
     pub fn analyze(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<KernelAnalysis> {
         let (location, Launch { dims, max_statements, .. }) = (SourceLocation::here(), launch.into());
         let BoundLaunch { compiled, arrays, values } = self.bind(dims, args, location)?;
-        let analyzed = compiled.analyze(&arrays, &values, max_statements);
+        let analyzed = compiled.analyze(&arrays, &values, max_statements, self.module.has_flat_arrays());
         analyzed.map_err(|error| self.with_source_line(&compiled.lowered, error, location))
     }
 

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bornite_ir::interp::{AccessKind, TracedAccess, Tracer};
-use bornite_ir::{Code, Kernel, Stmt, View, WARP_SIZE};
+use bornite_ir::{Code, ExprId, Kernel, Stmt, View, WARP_SIZE};
 
 use super::findings::{IdleTime, findings};
 use super::flops::flops;
-use super::transactions::{MAX_ACCESS_BYTES, SECTOR_BYTES, contention, sectors, wavefronts};
+use super::parts::{Parts, part_bytes, partial_loads, statements};
+use super::transactions::{SECTOR_BYTES, contention, sectors, wavefronts};
 use super::{AccessStats, BranchStats, KernelAnalysis, MemorySpace, Stride};
 
 /// Identity of a statement of the kernel.
@@ -16,6 +17,7 @@ type StmtKey = *const Stmt;
 /// A statement with what is known before the run, and its counters.
 struct Statement<'k> {
     stmt: &'k Stmt,
+    code: *const Code,
     /// The statement that contains it.
     parent: Option<StmtKey>,
     /// Floating-point operations per thread.
@@ -50,7 +52,13 @@ impl TouchedSectors {
 pub struct Collector<'k> {
     kernel: &'k Kernel,
     line_of: &'k dyn Fn(usize) -> Option<u32>,
+    /// True if vectors are aligned as in CUDA.
+    cuda_vectors: bool,
     statements: HashMap<StmtKey, Statement<'k>>,
+    /// The statement that evaluates each expression.
+    evaluated: HashMap<(*const Code, ExprId), &'k Stmt>,
+    /// Parts of elements that are loaded in part.
+    partial_loads: HashMap<StmtKey, Parts>,
     accesses: HashMap<(StmtKey, View, AccessKind), AccessStats>,
     /// Of each view parameter: sectors read, and sectors written.
     touched: HashMap<View, [TouchedSectors; 2]>,
@@ -58,16 +66,44 @@ pub struct Collector<'k> {
 }
 
 impl<'k> Collector<'k> {
-    pub fn new(kernel: &'k Kernel, line_of: &'k dyn Fn(usize) -> Option<u32>) -> Collector<'k> {
-        let mut statements = HashMap::new();
+    pub fn new(kernel: &'k Kernel, line_of: &'k dyn Fn(usize) -> Option<u32>, cuda_vectors: bool) -> Collector<'k> {
+        let (mut all, mut evaluated, mut partial) = (HashMap::new(), HashMap::new(), HashMap::new());
         for code in kernel.functions.iter().map(|function| &function.code).chain([&kernel.code]) {
-            list(kernel, code, &code.body, None, &mut statements);
+            list(kernel, code, &code.body, None, &mut all);
+            statements(&code.body, &mut |stmt| {
+                if let Stmt::Let(id) = stmt {
+                    evaluated.insert((std::ptr::from_ref(code), *id), stmt);
+                }
+            });
+            partial.extend(partial_loads(kernel, code, cuda_vectors));
         }
-        Collector { kernel, line_of, statements, accesses: HashMap::new(), touched: HashMap::new(), flops: 0 }
+        Collector {
+            kernel,
+            line_of,
+            cuda_vectors,
+            statements: all,
+            evaluated,
+            partial_loads: partial,
+            accesses: HashMap::new(),
+            touched: HashMap::new(),
+            flops: 0,
+        }
     }
 
+    /// The line of a statement; of a branch, which has none of its own in source files, that of its
+    /// condition or of its body.
     fn line(&self, stmt: &Stmt) -> Option<u32> {
-        (self.line_of)(self.kernel.line_of(stmt)?)
+        let own = self.kernel.line_of(stmt).and_then(self.line_of);
+        own.or_else(|| {
+            let code = self.statements.get(&std::ptr::from_ref(stmt))?.code;
+            let (value, body) = match stmt {
+                Stmt::If { condition, then, .. } => (condition, then),
+                Stmt::For { end, body, .. } => (end, body),
+                _ => return None,
+            };
+            let evaluated = self.evaluated.get(&(code, *value)).copied();
+            [evaluated, body.first()].into_iter().flatten().find_map(|stmt| self.line(stmt))
+        })
     }
 
     pub fn finish(self) -> KernelAnalysis {
@@ -157,7 +193,7 @@ fn list<'k>(
 ) {
     for stmt in block {
         let flops = flops(code, &kernel.structs, stmt);
-        let statement = Statement { stmt, parent, flops, warps: 0, threads: 0, branches: 0, divergent: 0 };
+        let statement = Statement { stmt, code, parent, flops, warps: 0, threads: 0, branches: 0, divergent: 0 };
         statements.insert(stmt, statement);
         for inner in stmt.blocks() {
             list(kernel, code, inner, Some(stmt), statements);
@@ -238,26 +274,26 @@ impl Tracer for Collector<'_> {
             serial_updates: 0,
             stride: Stride::Unknown,
         });
-        let part = access.align.clamp(1, MAX_ACCESS_BYTES);
+        let part = part_bytes(self.kernel.view(view).ty, [access.bytes, access.align], self.cuda_vectors) as u64;
+        let whole = || (0..access.bytes as u64 / part).map(|n| (n * part, part)).collect();
+        let parts = self.partial_loads.get(&key.0).cloned().unwrap_or_else(whole);
         for (warp, active) in access.active.chunks(WARP_SIZE).enumerate() {
             let offset = |lane: usize| access.offsets[warp * WARP_SIZE + lane];
-            let mut threads: Vec<(usize, u64)> =
+            let first: Vec<(usize, u64)> =
                 (0..active.len()).filter(|&lane| active[lane]).map(|lane| (lane, offset(lane))).collect();
-            if threads.is_empty() {
+            if first.is_empty() {
                 continue;
             }
-            stats.stride = merged(stats.stride, stride(&threads));
-            for n in 0..access.bytes / part {
-                if n > 0 {
-                    threads.iter_mut().for_each(|(_, offset)| *offset += part as u64);
-                }
+            stats.stride = merged(stats.stride, stride(&first));
+            for &(start, part) in &parts {
+                let threads: Vec<(usize, u64)> = first.iter().map(|(lane, offset)| (*lane, offset + start)).collect();
                 let offsets: Vec<u64> = threads.iter().map(|(_, offset)| *offset).collect();
                 let is_atomic = kind == AccessKind::Atomic;
                 let transactions = match space {
-                    MemorySpace::Shared => wavefronts(&threads, part as u64, is_atomic),
+                    MemorySpace::Shared => wavefronts(&threads, part, is_atomic),
                     MemorySpace::Global => {
                         let [read, written] = self.touched.entry(view).or_default();
-                        sectors(&offsets, part as u64, |sector| {
+                        sectors(&offsets, part, |sector| {
                             if kind != AccessKind::Store {
                                 read.add(sector);
                             }
@@ -269,7 +305,7 @@ impl Tracer for Collector<'_> {
                 };
                 stats.requests += 1;
                 stats.threads += threads.len() as u64;
-                stats.requested_bytes += (threads.len() * part) as u64;
+                stats.requested_bytes += threads.len() as u64 * part;
                 stats.transactions += transactions.actual;
                 stats.min_transactions += transactions.min;
                 stats.serial_updates += if is_atomic { contention(&offsets) } else { 0 };

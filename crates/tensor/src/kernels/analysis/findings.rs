@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bornite_ir::WARP_SIZE;
 use bornite_ir::interp::AccessKind;
 
 use super::{AccessStats, BranchStats, MemorySpace, Stride};
@@ -99,6 +100,11 @@ fn verb(kind: AccessKind) -> &'static str {
 fn global_suggestion(access: &AccessStats) -> String {
     let bytes = (access.requested_bytes / access.threads.max(1)) as i64;
     match access.stride {
+        Stride::Constant(stride) if stride == bytes && access.threads < access.requests * WARP_SIZE as u64 => {
+            "threads that a branch excludes, or that a block lacks, leave gaps between the elements: let all threads \
+             of a warp take part"
+                .into()
+        }
         Stride::Constant(stride) if stride == bytes => {
             "the warp's first element is not at a multiple of 32 bytes: shift the index, or pad rows to 32 bytes".into()
         }
