@@ -71,6 +71,11 @@ const ARCHITECTURES: [(u32, [u32; 4]); 10] = [
 ];
 
 impl MultiprocessorLimits {
+    /// Returns the numbers of the architectures whose limits are known, such as 90 for sm_90.
+    pub fn architectures() -> impl Iterator<Item = u32> {
+        ARCHITECTURES.into_iter().map(|(number, _)| number)
+    }
+
     /// Returns the limits of an architecture such as `sm_90` or `sm_90a`; `None` if it is not in
     /// the table of sm_75 to sm_121.
     pub fn of_arch(arch: &str) -> Option<MultiprocessorLimits> {

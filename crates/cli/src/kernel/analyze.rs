@@ -11,7 +11,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::finding::RunFinding;
 use super::launch_file::LaunchFile;
-use super::occupancy::{ArchResources, DEFAULT_ARCHITECTURES, resources};
+use super::occupancy::{ArchResources, DEFAULT_ARCHITECTURES, limits, resources};
 use super::run::with_args;
 use super::source::{Job, KernelSelector};
 use crate::{Failure, print, print_json};
@@ -73,10 +73,9 @@ pub fn run(options: &AnalyzeOptions) -> Result<ExitCode, Failure> {
     };
     let defaults = DEFAULT_ARCHITECTURES.map(String::from);
     let architectures = if options.arch.is_empty() { &defaults[..] } else { &options.arch };
-    let (resources, unknown) = match resources(&source, &job.kernel, threads_per_block(&job.kernel), architectures) {
+    let limits = limits(architectures)?;
+    let (resources, unknown) = match resources(&source, &job.kernel, threads_per_block(&job.kernel), &limits) {
         Ok(resources) => (resources, None),
-        // An architecture that was asked for by name must be known.
-        Err(error) if !options.arch.is_empty() => return Err(error),
         Err(error) => (vec![], Some(error.to_string())),
     };
     let report = Report { job: &job, analysis: &analysis, resources: &resources, unknown };

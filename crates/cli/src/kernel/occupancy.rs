@@ -20,20 +20,27 @@ pub struct ArchResources {
     occupancy: Occupancy,
 }
 
+/// Limits of each architecture, with its name.
+pub fn limits(architectures: &[String]) -> Result<Vec<(String, MultiprocessorLimits)>, Failure> {
+    let limits = |arch: &String| match MultiprocessorLimits::of_arch(arch) {
+        Some(limits) => Ok((arch.clone(), limits)),
+        None => {
+            let known = MultiprocessorLimits::architectures().map(|arch| format!("sm_{arch}"));
+            let known = known.collect::<Vec<_>>().join(", ");
+            Err(format!("--arch {arch}: the limits of this architecture are not known; known are {known}").into())
+        }
+    };
+    architectures.iter().map(limits).collect()
+}
+
 /// Compiles the kernel for each architecture. CUDA C++ files are compiled from their own text,
 /// other kernels from the text that is generated for a GPU.
 pub fn resources(
     source: &KernelSelector,
     kernel: &Kernel,
     threads: u64,
-    architectures: &[String],
+    limits: &[(String, MultiprocessorLimits)],
 ) -> Result<Vec<ArchResources>, Failure> {
-    let limits = |arch: &String| {
-        let known = "sm_75, sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_120 and sm_121";
-        MultiprocessorLimits::of_arch(arch)
-            .ok_or_else(|| format!("--arch {arch}: the limits of this architecture are not known; known are {known}"))
-    };
-    let limits = architectures.iter().map(limits).collect::<Result<Vec<_>, _>>()?;
     let (name, launch) = source.kernel_and_launch();
     // The image also counts what the driver reserves. Dynamic arrays are arrays of the kernel too.
     let array_bytes = |n: usize| {
@@ -43,7 +50,7 @@ pub fn resources(
     };
     let shared_bytes: u64 = (0..kernel.shared.len()).map(array_bytes).sum();
     let mut all = vec![];
-    for (arch, limits) in architectures.iter().zip(limits) {
+    for (arch, limits) in limits {
         let cubin = match source.cuda_file() {
             Some(file) => standalone::compile(file, name, launch, arch)?,
             None => {
@@ -66,7 +73,7 @@ pub fn resources(
         }
         let (_, kernel) = found.swap_remove(n);
         let kernel = KernelResources { static_shared_bytes: shared_bytes as u32, ..kernel };
-        let occupancy = occupancy(limits, threads as u32, kernel, 0);
+        let occupancy = occupancy(*limits, threads as u32, kernel, 0);
         all.push(ArchResources { arch: arch.clone(), kernel, occupancy });
     }
     Ok(all)
