@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use bornite_support::chart::{Axis, Bars, Chart, Mark, Series, short_number};
+use bornite_support::chart::{Axis, Bars, COLORS, Chart, Mark, Series, short_number};
 use bornite_support::page::{Cell, Page, Table};
 
 use crate::table::{accuracy_text, three_digits, time};
@@ -20,12 +20,15 @@ impl BenchReport {
             page.paragraph(line);
         }
         page.remark(&format!(
-            "Medians of up to {} samples after {} warm-up calls. Unix time {}.",
-            self.config.samples, self.config.warmup, self.machine.unix_time
+            "Medians of up to {} samples after {} warm-up calls, measured on {}.",
+            self.config.samples,
+            self.config.warmup,
+            date(self.machine.unix_time)
         ));
         self.verdicts(&mut page);
         page.heading("Rates");
-        page.charts(&[self.roofline(), self.latency()]);
+        let charts: Vec<Chart> = std::iter::once(self.roofline()).chain(self.latency()).collect();
+        page.charts(&charts);
         if self.peak.is_none() && !self.roofline().is_empty() {
             page.remark("The lines of the roofline are the highest rates of this report: peak rates are not known.");
         }
@@ -93,20 +96,27 @@ impl BenchReport {
         Chart { title: "Roofline".into(), x, y, series }
     }
 
-    /// Time over size, of operations with several sizes.
-    fn latency(&self) -> Chart {
+    /// Time over size, of operations with several sizes; a chart has as many as it has colors.
+    fn latency(&self) -> Vec<Chart> {
         let mut ops: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
         for row in &self.rows {
             if let Some((op, size)) = row.op_and_size() {
                 ops.entry((op, &row.device)).or_default().push((size, row.measurement.median_ms * 1e3));
             }
         }
-        let series = ops.into_iter().filter(|(_, points)| points.len() >= MIN_SIZES).map(|((op, _), mut points)| {
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Series::new(op, Mark::Line, points)
-        });
-        let (x, y) = (Axis::log("size in the row's name"), Axis::log("µs per call"));
-        Chart { title: "Latency against size".into(), x, y, series: series.collect() }
+        let curves: Vec<Series> = (ops.into_iter().filter(|(_, points)| points.len() >= MIN_SIZES))
+            .map(|((op, _), mut points)| {
+                points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                Series::new(op, Mark::Line, points)
+            })
+            .collect();
+        let charts = curves.len().div_ceil(COLORS);
+        let chart = |(n, series): (usize, &[Series])| {
+            let part = if charts > 1 { format!(" ({} of {charts})", n + 1) } else { String::new() };
+            let (x, y) = (Axis::log("size in the row's name"), Axis::log("µs per call"));
+            Chart { title: format!("Latency against size{part}"), x, y, series: series.into() }
+        };
+        curves.chunks(curves.len().div_ceil(charts.max(1)).max(1)).enumerate().map(chart).collect()
     }
 
     fn speedups(&self, page: &mut Page) {
@@ -174,6 +184,19 @@ impl BenchReport {
     }
 }
 
+/// The day of a Unix time, in the Gregorian calendar.
+fn date(unix_seconds: u64) -> String {
+    // Days are counted from 1 March of year 0, so that leap days end a year; 146,097 days are 400 years.
+    let days = unix_seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +218,20 @@ mod tests {
         assert_eq!(html.matches("<tr>").count(), 1 + report.rows.len());
         // A point for each row with bytes and flops, a curve for each op with several sizes.
         assert_eq!((html.matches("<circle").count(), html.matches("class=\"line\"").count()), (1, 1));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, expected) in [
+            (0, "1970-01-01"),
+            (951_782_399, "2000-02-28"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_700_000_000, "2023-11-14"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(date(seconds), expected);
+        }
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl Run {
             Cell::number(best.map(|(_, loss)| loss), loss),
             Cell::number(best.map(|(step, _)| step as f64), |step| format!("{step:.0}")),
             Cell::number(rates.get(rates.len() / 2).copied(), short_number),
-            Cell::number(last.map(|step| step.elapsed_seconds / 60.0), |minutes| format!("{minutes:.1}")),
+            Cell::number(last.map(|step| step.elapsed_seconds), |seconds| format!("{seconds:.0}")),
             Cell::number(Some(self.steps.iter().filter(|step| step.skipped).count() as f64), |n| format!("{n:.0}")),
             Cell::text(self.machine.as_deref().unwrap_or("-")),
         ]
@@ -171,7 +171,7 @@ fn page(runs: &[Run]) -> Page {
     let title = if runs.len() == 1 { format!("Run {}", names[0]) } else { format!("Runs {}", names.join(", ")) };
     let mut page = Page::new(title);
     let titles =
-        ["run", "step", "loss", "best validation", "at step", "tokens/s", "minutes", "skipped steps", "device"];
+        ["run", "step", "loss", "best validation", "at step", "tokens/s", "seconds", "skipped steps", "device"];
     page.table(&Table {
         caption: "Summary".into(),
         titles: titles.map(String::from).into(),
@@ -189,7 +189,7 @@ fn page(runs: &[Run]) -> Page {
 
 fn charts(runs: &[Run]) -> Vec<Chart> {
     let step: fn(&StepMetrics) -> f64 = |metrics| metrics.step as f64;
-    let minutes: fn(&StepMetrics) -> f64 = |metrics| metrics.elapsed_seconds / 60.0;
+    let seconds: fn(&StepMetrics) -> f64 = |metrics| metrics.elapsed_seconds;
     // Training and validation curves of one run have one color; a single run has two.
     let losses = |title: &str, label: &str, x: fn(&StepMetrics) -> f64| {
         let series = runs.iter().enumerate().flat_map(|(n, run)| {
@@ -210,7 +210,7 @@ fn charts(runs: &[Run]) -> Vec<Chart> {
     };
     vec![
         losses("Loss", "step", step),
-        losses("Loss over time", "minutes of training", minutes),
+        losses("Loss over time", "seconds of training", seconds),
         plain("Learning rate", Axis::linear("learning rate"), |metrics| Some(metrics.lr)),
         plain("Gradient norm", Axis::log("norm before clipping"), |metrics| metrics.grad_norm),
         plain("Throughput", Axis::linear("tokens per second"), |metrics| Some(metrics.tokens_per_second)),

@@ -39,7 +39,7 @@ pub const STYLE: &str = "\
 .chart .key{fill:currentColor}.chart .bg{fill:var(--bg)}";
 
 /// Number of colors; further series repeat them.
-const COLORS: usize = 8;
+pub const COLORS: usize = 8;
 
 /// Returns the CSS class of the color of the n-th series.
 pub fn color_class(n: usize) -> String {

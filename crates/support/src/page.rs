@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::{Bars, Chart, STYLE};
+use crate::chart::{Bars, Chart, Mark, STYLE};
 
 /// Escapes a text for HTML and XML, also in attributes. Control characters, which XML does not
 /// allow, are replaced.
@@ -74,10 +74,11 @@ const LAYOUT: &str = "\
 main{max-width:1100px;margin:auto;padding:1rem}h1{font-size:1.5rem;line-height:1.25;overflow-wrap:anywhere}\
 h2{font-size:1.15rem;margin:2rem 0 .5rem}p{overflow-wrap:anywhere}.muted{color:var(--muted)}\
 .figures{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:1.25rem}\
-figure{margin:0;min-width:0}figcaption{font-weight:600}svg{display:block;width:100%;height:auto}\
+figure{margin:0;min-width:0;max-width:640px}figcaption{font-weight:600}svg{display:block;width:100%;height:auto}\
 .legend{list-style:none;margin:.25rem 0 0;padding:0;display:flex;flex-wrap:wrap;gap:.1rem 1rem;font-size:.875rem}\
-.legend li::before{content:'';display:inline-block;width:1em;height:.25em;margin-right:.4em;vertical-align:middle;\
-background:currentColor}.legend span{color:var(--fg);overflow-wrap:anywhere}\
+.legend li::before{content:'';display:inline-block;width:1em;height:.15em;margin-right:.4em;vertical-align:middle;\
+background:currentColor}.legend .thick::before{height:.35em}.legend .dot::before{width:.6em;height:.6em;\
+border-radius:50%}.legend span{color:var(--fg);overflow-wrap:anywhere}\
 .scroll{overflow-x:auto}.scroll:focus-visible{outline:2px solid var(--c0)}\
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums;min-width:100%}\
 caption{text-align:left;font-weight:600;padding:.25rem 0}\
@@ -145,7 +146,14 @@ impl Page {
         self.body += "<div class=\"figures\">\n";
         for chart in shown {
             let entries: Vec<String> = (chart.series.iter().zip(chart.colors()))
-                .map(|(series, color)| format!("<li class=\"{color}\"><span>{}</span></li>", escaped(&series.name)))
+                .map(|(series, color)| {
+                    let style = match series.mark {
+                        Mark::Bold => " thick",
+                        Mark::Points => " dot",
+                        Mark::Line | Mark::Dashed => "",
+                    };
+                    format!("<li class=\"{color}{style}\"><span>{}</span></li>", escaped(&series.name))
+                })
                 .collect();
             // One series needs no legend.
             let legend = match entries.len() {
@@ -218,7 +226,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::{Axis, Mark, Series};
+    use crate::chart::{Axis, Series};
 
     const HOSTILE: &str = "</script><script>alert(1)</script>\"'&\u{1}<img src=x onerror=alert(1)>";
 

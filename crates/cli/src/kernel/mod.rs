@@ -21,7 +21,9 @@ mod standalone;
 mod tune;
 mod unchecked;
 
-pub use source::TEMPLATES;
+pub use bench::filled;
+pub use run::values;
+pub use source::{KernelTemplate, TEMPLATES};
 
 use std::path::PathBuf;
 use std::process::ExitCode;

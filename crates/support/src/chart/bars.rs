@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use super::axis::short_number;
 use crate::page::escaped;
 
 /// Horizontal bars of ratios. Bars that fall short of the reference have another color.
@@ -41,7 +40,7 @@ impl Bars {
         for (n, (name, value)) in rows.into_iter().enumerate() {
             let top = ROW * n as f64;
             let color = if *value >= self.reference { "c2" } else { "c1" };
-            let (name, end, text) = (escaped(name), x(*value), short_number(*value));
+            let (name, end, text) = (escaped(name), x(*value), three_digits(*value));
             let _ = writeln!(
                 out,
                 "<text class=\"tick\" x=\"{LEFT}\" y=\"{:.1}\">{name}</text>\n\
@@ -59,6 +58,16 @@ impl Bars {
     }
 }
 
+/// Formats with three significant digits, at most two decimals.
+fn three_digits(value: f64) -> String {
+    let decimals = match value {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -67,7 +76,7 @@ mod tests {
     fn bars_fit_and_names_are_escaped() {
         let rows = vec![("<b>".into(), 2.5), ("slow".into(), 0.5), ("none".into(), f64::NAN)];
         let svg = Bars { title: "speed-up".into(), rows, reference: 1.0, unit: "x" }.svg();
-        assert!(svg.contains("&lt;b&gt;") && svg.contains("2.5x") && svg.contains("0.5x") && !svg.contains("none"));
+        assert!(svg.contains("&lt;b&gt;") && svg.contains("2.50x") && svg.contains("0.50x") && !svg.contains("none"));
         let widths = svg.split("width=\"").skip(1).map(|part| part.split('"').next().unwrap().parse::<f64>().unwrap());
         assert!(widths.into_iter().all(|width| width > 0.0 && width <= WIDTH - VALUE));
         assert!(svg.contains("class=\"c2\"") && svg.contains("class=\"c1\""));
