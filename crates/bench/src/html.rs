@@ -1,10 +1,10 @@
-//! A report as a self-contained HTML page: machine, roofline, speed-ups, latency against size, and a
-//! sortable table.
+//! A report as a self-contained HTML page: machine, roofline, speed-ups, latency against size, and
+//! a sortable table.
 
 use std::collections::BTreeMap;
 
-use bornite_support::chart::{Axis, Bars, COLORS, Chart, Mark, Series, short_number};
-use bornite_support::page::{Cell, Page, Table};
+use bornite_support::chart::{Bars, COLORS, Chart, ChartAxis, Series, SeriesMark, short_number};
+use bornite_support::page::{Page, Table, TableCell};
 
 use crate::table::{accuracy_text, three_digits, time};
 use crate::{BenchReport, BenchRow};
@@ -82,7 +82,7 @@ impl BenchReport {
         let line = |name: &str, flops: f64| {
             let ridge = flops / bandwidth;
             let xs = [low.min(ridge), ridge, high.max(ridge)];
-            Series::new(name, Mark::Dashed, xs.map(|x| (x, flops.min(x * bandwidth))))
+            Series::new(name, SeriesMark::Dashed, xs.map(|x| (x, flops.min(x * bandwidth))))
         };
         let mut series = vec![];
         if !points.is_empty() && bandwidth > 0.0 && flops > 0.0 {
@@ -90,9 +90,9 @@ impl BenchReport {
             series.extend(tensor.map(|tensor| line("peak with tensor cores", tensor)));
         }
         let labels = points.iter().map(|(_, label)| label.clone()).collect();
-        let marks = Series::new("operations", Mark::Points, points.iter().map(|(point, _)| *point));
+        let marks = Series::new("operations", SeriesMark::Points, points.iter().map(|(point, _)| *point));
         series.push(Series { labels, ..marks });
-        let (x, y) = (Axis::log("flop per byte of memory traffic"), Axis::log("FLOP/s"));
+        let (x, y) = (ChartAxis::log("flop per byte of memory traffic"), ChartAxis::log("FLOP/s"));
         Chart { title: "Roofline".into(), x, y, series }
     }
 
@@ -107,13 +107,13 @@ impl BenchReport {
         let curves: Vec<Series> = (ops.into_iter().filter(|(_, points)| points.len() >= MIN_SIZES))
             .map(|((op, _), mut points)| {
                 points.sort_by(|a, b| a.0.total_cmp(&b.0));
-                Series::new(op, Mark::Line, points)
+                Series::new(op, SeriesMark::Line, points)
             })
             .collect();
         let charts = curves.len().div_ceil(COLORS);
         let chart = |(n, series): (usize, &[Series])| {
             let part = if charts > 1 { format!(" ({} of {charts})", n + 1) } else { String::new() };
-            let (x, y) = (Axis::log("size in the row's name"), Axis::log("µs per call"));
+            let (x, y) = (ChartAxis::log("size in the row's name"), ChartAxis::log("µs per call"));
             Chart { title: format!("Latency against size{part}"), x, y, series: series.into() }
         };
         curves.chunks(curves.len().div_ceil(charts.max(1)).max(1)).enumerate().map(chart).collect()
@@ -151,28 +151,31 @@ impl BenchReport {
         let ratio = |value: f64| format!("{}×", three_digits(value));
         let cells = |row: &BenchRow| {
             let mut cells = vec![
-                Cell::text(&row.name),
-                Cell::text(&row.device),
-                Cell::number(Some(row.measurement.median_ms), time),
-                Cell::number(Some(row.measurement.spread), |spread| format!("{:.1} %", 100.0 * spread)),
-                Cell::number(row.gb_s, three_digits),
-                Cell::number(row.tflop_s, three_digits),
+                TableCell::text(&row.name),
+                TableCell::text(&row.device),
+                TableCell::number(Some(row.measurement.median_ms), time),
+                TableCell::number(Some(row.measurement.spread), |spread| format!("{:.1} %", 100.0 * spread)),
+                TableCell::number(row.gb_s, three_digits),
+                TableCell::number(row.tflop_s, three_digits),
             ];
             if accuracy {
                 let error = row.accuracy.map(|found| found.error.unwrap_or(f64::INFINITY));
                 let text = row.accuracy.map(accuracy_text).unwrap_or_default();
                 let is_bad = row.accuracy.is_some_and(|accuracy| !accuracy.passed);
-                cells.push(Cell { is_bad, ..Cell::number(error, |_| text) });
+                cells.push(TableCell { is_bad, ..TableCell::number(error, |_| text) });
             }
             if naive {
-                cells.push(Cell::number(row.naive.map(|naive| naive.speedup), ratio));
+                cells.push(TableCell::number(row.naive.map(|naive| naive.speedup), ratio));
             }
             if baseline {
                 let is_bad = row.baseline.is_some_and(|baseline| baseline.is_slower);
-                cells.push(Cell { is_bad, ..Cell::number(row.baseline.map(|baseline| baseline.ratio), ratio) });
+                cells.push(TableCell {
+                    is_bad,
+                    ..TableCell::number(row.baseline.map(|baseline| baseline.ratio), ratio)
+                });
             }
             if peer {
-                cells.push(Cell::number(row.peer.as_ref().map(|peer| peer.speedup), ratio));
+                cells.push(TableCell::number(row.peer.as_ref().map(|peer| peer.speedup), ratio));
             }
             cells
         };

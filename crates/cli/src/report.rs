@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bornite_nn::train::{StepMetrics, read_metrics};
-use bornite_support::chart::{Axis, Chart, Mark, Series, short_number};
+use bornite_support::chart::{Chart, ChartAxis, Series, SeriesMark, short_number};
 use bornite_support::files::AtomicFile;
-use bornite_support::page::{Cell, Page, Table};
+use bornite_support::page::{Page, Table, TableCell};
 
 use crate::text_file;
 use crate::{Failure, print};
@@ -110,7 +110,7 @@ impl Run {
             .collect()
     }
 
-    fn summary(&self) -> Vec<Cell> {
+    fn summary(&self) -> Vec<TableCell> {
         let last = self.steps.iter().max_by_key(|step| step.step);
         let best = self.steps.iter().filter_map(|step| Some((step.step, step.validation_loss?)));
         let best = best.min_by(|a, b| a.1.total_cmp(&b.1));
@@ -118,15 +118,17 @@ impl Run {
         rates.sort_by(f64::total_cmp);
         let loss = |value: f64| format!("{value:.4}");
         vec![
-            Cell::text(&self.name),
-            Cell::number(last.map(|step| step.step as f64), |step| format!("{step:.0}")),
-            Cell::number(last.and_then(|step| step.loss), loss),
-            Cell::number(best.map(|(_, loss)| loss), loss),
-            Cell::number(best.map(|(step, _)| step as f64), |step| format!("{step:.0}")),
-            Cell::number(rates.get(rates.len() / 2).copied(), short_number),
-            Cell::number(last.map(|step| step.elapsed_seconds), |seconds| format!("{seconds:.0}")),
-            Cell::number(Some(self.steps.iter().filter(|step| step.skipped).count() as f64), |n| format!("{n:.0}")),
-            Cell::text(self.machine.as_deref().unwrap_or("-")),
+            TableCell::text(&self.name),
+            TableCell::number(last.map(|step| step.step as f64), |step| format!("{step:.0}")),
+            TableCell::number(last.and_then(|step| step.loss), loss),
+            TableCell::number(best.map(|(_, loss)| loss), loss),
+            TableCell::number(best.map(|(step, _)| step as f64), |step| format!("{step:.0}")),
+            TableCell::number(rates.get(rates.len() / 2).copied(), short_number),
+            TableCell::number(last.map(|step| step.elapsed_seconds), |seconds| format!("{seconds:.0}")),
+            TableCell::number(Some(self.steps.iter().filter(|step| step.skipped).count() as f64), |n| {
+                format!("{n:.0}")
+            }),
+            TableCell::text(self.machine.as_deref().unwrap_or("-")),
         ]
     }
 }
@@ -195,26 +197,26 @@ fn charts(runs: &[Run]) -> Vec<Chart> {
         let series = runs.iter().enumerate().flat_map(|(n, run)| {
             let name = |what: &str| if runs.len() == 1 { what.into() } else { format!("{} {what}", run.name) };
             let color = |validation: usize| Some(if runs.len() == 1 { validation } else { n });
-            let training = Series::new(name("training"), Mark::Line, run.points(x, |metrics| metrics.loss));
+            let training = Series::new(name("training"), SeriesMark::Line, run.points(x, |metrics| metrics.loss));
             let validation =
-                Series::new(name("validation"), Mark::Bold, run.points(x, |metrics| metrics.validation_loss));
+                Series::new(name("validation"), SeriesMark::Bold, run.points(x, |metrics| metrics.validation_loss));
             let validation = Some(validation).filter(|series| !series.points.is_empty());
             [Some(Series { color: color(0), ..training }), validation.map(|v| Series { color: color(1), ..v })]
         });
         let series = series.flatten().collect();
-        Chart { title: title.into(), x: Axis::linear(label), y: Axis::linear("loss"), series }
+        Chart { title: title.into(), x: ChartAxis::linear(label), y: ChartAxis::linear("loss"), series }
     };
-    let plain = |title: &str, y: Axis, of: fn(&StepMetrics) -> Option<f64>| {
-        let series = runs.iter().map(|run| Series::new(&run.name, Mark::Line, run.points(step, of))).collect();
-        Chart { title: title.into(), x: Axis::linear("step"), y, series }
+    let plain = |title: &str, y: ChartAxis, of: fn(&StepMetrics) -> Option<f64>| {
+        let series = runs.iter().map(|run| Series::new(&run.name, SeriesMark::Line, run.points(step, of))).collect();
+        Chart { title: title.into(), x: ChartAxis::linear("step"), y, series }
     };
     vec![
         losses("Loss", "step", step),
         losses("Loss over time", "seconds of training", seconds),
-        plain("Learning rate", Axis::linear("learning rate"), |metrics| Some(metrics.lr)),
-        plain("Gradient norm", Axis::log("norm before clipping"), |metrics| metrics.grad_norm),
-        plain("Throughput", Axis::linear("tokens per second"), |metrics| Some(metrics.tokens_per_second)),
-        plain("Waiting for data", Axis::linear("milliseconds per step"), |metrics| Some(metrics.data_wait_ms)),
+        plain("Learning rate", ChartAxis::linear("learning rate"), |metrics| Some(metrics.lr)),
+        plain("Gradient norm", ChartAxis::log("norm before clipping"), |metrics| metrics.grad_norm),
+        plain("Throughput", ChartAxis::linear("tokens per second"), |metrics| Some(metrics.tokens_per_second)),
+        plain("Waiting for data", ChartAxis::linear("milliseconds per step"), |metrics| Some(metrics.data_wait_ms)),
     ]
 }
 
@@ -223,10 +225,10 @@ fn settings(page: &mut Page, runs: &[Run]) {
     let keys: BTreeSet<&String> = runs.iter().flat_map(|run| run.settings.keys()).collect();
     let of = |run: &Run, key: &String| run.settings.get(key).cloned();
     let differs = |key: &&String| runs.len() == 1 || runs.iter().any(|run| of(run, key) != of(&runs[0], key));
-    let rows: Vec<Vec<Cell>> = (keys.into_iter().filter(differs))
+    let rows: Vec<Vec<TableCell>> = (keys.into_iter().filter(differs))
         .map(|key| {
-            let values = runs.iter().map(|run| Cell::text(of(run, key).unwrap_or("-".into())));
-            std::iter::once(Cell::text(key)).chain(values).collect()
+            let values = runs.iter().map(|run| TableCell::text(of(run, key).unwrap_or("-".into())));
+            std::iter::once(TableCell::text(key)).chain(values).collect()
         })
         .collect();
     page.heading("Settings");

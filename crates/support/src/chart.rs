@@ -4,12 +4,12 @@
 //! page ([`crate::page`]) shares the page's style; [`Chart::standalone`] contains it.
 //!
 //! ```
-//! use bornite_support::chart::{Axis, Chart, Mark, Series};
+//! use bornite_support::chart::{ChartAxis, Chart, SeriesMark, Series};
 //! let chart = Chart {
 //!     title: "loss".into(),
-//!     x: Axis::linear("step"),
-//!     y: Axis::linear("loss"),
-//!     series: vec![Series::new("run", Mark::Line, [(1.0, 3.0), (2.0, 2.5)])],
+//!     x: ChartAxis::linear("step"),
+//!     y: ChartAxis::linear("loss"),
+//!     series: vec![Series::new("run", SeriesMark::Line, [(1.0, 3.0), (2.0, 2.5)])],
 //! };
 //! assert!(chart.standalone().starts_with("<svg"));
 //! ```
@@ -19,7 +19,7 @@ mod bars;
 
 use std::fmt::Write;
 
-pub use axis::{Axis, Scale, short_number};
+pub use axis::{ChartAxis, Scale, short_number};
 pub use bars::Bars;
 
 use crate::page::escaped;
@@ -48,7 +48,7 @@ pub fn color_class(n: usize) -> String {
 
 /// Appearance of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mark {
+pub enum SeriesMark {
     /// Thin line.
     Line,
     /// Thick line.
@@ -65,7 +65,7 @@ pub struct Series {
     /// Name in the legend.
     pub name: String,
     /// Appearance.
-    pub mark: Mark,
+    pub mark: SeriesMark,
     /// Color, as an index; by default the position of the series.
     pub color: Option<usize>,
     /// Coordinates; those that are not finite, or not positive on a logarithmic axis, are left out.
@@ -76,7 +76,7 @@ pub struct Series {
 
 impl Series {
     /// Creates a series.
-    pub fn new(name: impl Into<String>, mark: Mark, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+    pub fn new(name: impl Into<String>, mark: SeriesMark, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         Series { name: name.into(), mark, color: None, points: points.into_iter().collect(), labels: vec![] }
     }
 }
@@ -87,9 +87,9 @@ pub struct Chart {
     /// Title.
     pub title: String,
     /// Horizontal axis.
-    pub x: Axis,
+    pub x: ChartAxis,
     /// Vertical axis.
-    pub y: Axis,
+    pub y: ChartAxis,
     /// The series, first at the bottom.
     pub series: Vec<Series>,
 }
@@ -119,7 +119,8 @@ impl Chart {
         series.points.iter().copied().enumerate().filter(move |(_, point)| x.allows(point.0) && y.allows(point.1))
     }
 
-    /// Returns the chart as an SVG element for a page that has [`STYLE`] and shows title and legend.
+    /// Returns the chart as an SVG element for a page that has [`STYLE`] and shows title and
+    /// legend.
     pub fn svg(&self) -> String {
         let title = escaped(&self.title);
         format!(
@@ -177,7 +178,7 @@ impl Chart {
         );
         for (series, color) in self.series.iter().zip(self.colors()) {
             let _ = writeln!(out, "<g class=\"{color}\">");
-            if series.mark == Mark::Points {
+            if series.mark == SeriesMark::Points {
                 for (n, point) in self.drawn(series) {
                     let label = series.labels.get(n).unwrap_or(&series.name);
                     let (cx, cy) = (x.position(point.0), y.position(point.1));
@@ -197,8 +198,8 @@ impl Chart {
                     points.push(only.clone());
                 }
                 let style = match series.mark {
-                    Mark::Bold => " bold",
-                    Mark::Dashed => " dashed",
+                    SeriesMark::Bold => " bold",
+                    SeriesMark::Dashed => " dashed",
                     _ => "",
                 };
                 if !points.is_empty() {
@@ -220,8 +221,9 @@ mod tests {
     use super::*;
 
     fn chart(scale: Scale, points: Vec<(f64, f64)>) -> Chart {
-        let axis = |label: &str| Axis { label: label.into(), scale };
-        let series = vec![Series::new("<run>", Mark::Line, points.clone()), Series::new("b", Mark::Points, points)];
+        let axis = |label: &str| ChartAxis { label: label.into(), scale };
+        let series =
+            vec![Series::new("<run>", SeriesMark::Line, points.clone()), Series::new("b", SeriesMark::Points, points)];
         Chart { title: "a & b".into(), x: axis("x"), y: axis("y"), series }
     }
 

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use crate::chart::{Bars, Chart, Mark, STYLE};
+use crate::chart::{Bars, Chart, STYLE, SeriesMark};
 
 /// Escapes a text for HTML and XML, also in attributes. Control characters, which XML does not
 /// allow, are replaced.
@@ -28,9 +28,9 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Cell of a table.
+/// TableCell of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct TableCell {
     /// Text.
     pub text: String,
     /// Value to sort by, instead of the text.
@@ -39,15 +39,15 @@ pub struct Cell {
     pub is_bad: bool,
 }
 
-impl Cell {
+impl TableCell {
     /// A text.
-    pub fn text(text: impl Into<String>) -> Cell {
-        Cell { text: text.into(), value: None, is_bad: false }
+    pub fn text(text: impl Into<String>) -> TableCell {
+        TableCell { text: text.into(), value: None, is_bad: false }
     }
 
     /// A number, with its text; `-` if there is none.
-    pub fn number(value: Option<f64>, format: impl FnOnce(f64) -> String) -> Cell {
-        Cell { text: value.map_or("-".into(), format), value: Some(value.unwrap_or(f64::NAN)), is_bad: false }
+    pub fn number(value: Option<f64>, format: impl FnOnce(f64) -> String) -> TableCell {
+        TableCell { text: value.map_or("-".into(), format), value: Some(value.unwrap_or(f64::NAN)), is_bad: false }
     }
 }
 
@@ -59,7 +59,7 @@ pub struct Table {
     /// Titles of the columns.
     pub titles: Vec<String>,
     /// Rows.
-    pub rows: Vec<Vec<Cell>>,
+    pub rows: Vec<Vec<TableCell>>,
 }
 
 /// A page.
@@ -148,9 +148,9 @@ impl Page {
             let entries: Vec<String> = (chart.series.iter().zip(chart.colors()))
                 .map(|(series, color)| {
                     let style = match series.mark {
-                        Mark::Bold => " thick",
-                        Mark::Points => " dot",
-                        Mark::Line | Mark::Dashed => "",
+                        SeriesMark::Bold => " thick",
+                        SeriesMark::Points => " dot",
+                        SeriesMark::Line | SeriesMark::Dashed => "",
                     };
                     format!("<li class=\"{color}{style}\"><span>{}</span></li>", escaped(&series.name))
                 })
@@ -226,7 +226,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::{Axis, Series};
+    use crate::chart::{ChartAxis, Series};
 
     const HOSTILE: &str = "</script><script>alert(1)</script>\"'&\u{1}<img src=x onerror=alert(1)>";
 
@@ -237,12 +237,12 @@ mod tests {
         page.paragraph(HOSTILE);
         page.remark(HOSTILE);
         page.preformatted(HOSTILE);
-        let series = Series { labels: vec![HOSTILE.into()], ..Series::new(HOSTILE, Mark::Points, [(1.0, 1.0)]) };
-        let line = Series::new(HOSTILE, Mark::Line, [(1.0, 1.0)]);
-        let [x, y] = [Axis::linear(HOSTILE), Axis::log(HOSTILE)];
+        let series = Series { labels: vec![HOSTILE.into()], ..Series::new(HOSTILE, SeriesMark::Points, [(1.0, 1.0)]) };
+        let line = Series::new(HOSTILE, SeriesMark::Line, [(1.0, 1.0)]);
+        let [x, y] = [ChartAxis::linear(HOSTILE), ChartAxis::log(HOSTILE)];
         page.charts(&[Chart { title: HOSTILE.into(), x, y, series: vec![series, line] }]);
         page.bars(&Bars { title: HOSTILE.into(), rows: vec![(HOSTILE.into(), 1.0)], reference: 1.0, unit: "x" });
-        let cells = vec![Cell::text(HOSTILE), Cell::number(None, |_| String::new())];
+        let cells = vec![TableCell::text(HOSTILE), TableCell::number(None, |_| String::new())];
         page.table(&Table { caption: HOSTILE.into(), titles: vec![HOSTILE.into(); 2], rows: vec![cells] });
         let html = page.html();
         assert_eq!(html.matches("<script>").count(), 1);
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn tables_sort_missing_numbers_last() {
         let mut page = Page::new("t");
-        let number = |value| Cell::number(value, |value| format!("{value:.1}"));
-        let rows = vec![vec![Cell::text("a"), number(Some(1.25))], vec![Cell::text("b"), number(None)]];
+        let number = |value| TableCell::number(value, |value| format!("{value:.1}"));
+        let rows = vec![vec![TableCell::text("a"), number(Some(1.25))], vec![TableCell::text("b"), number(None)]];
         page.table(&Table { caption: "c".into(), titles: vec!["n".into(), "x".into()], rows });
         let html = page.html();
         assert!(html.contains("<td data-value=\"1.25\">1.2</td>") && html.contains("<td data-value=\"\">-</td>"));

@@ -1,6 +1,6 @@
 //! Custom kernels: kernel source files (`module`), a kernel and its launches as graph ops
-//! (`kernel`, `launch`, `compiled`), repeated launches (`prepared`), tuning (`tune`) and performance
-//! analysis without a GPU (`analysis`).
+//! (`kernel`, `launch`, `compiled`), repeated launches (`prepared`), tuning (`tune`) and
+//! performance analysis without a GPU (`analysis`).
 
 pub(crate) mod analysis;
 mod compiled;

@@ -1,4 +1,5 @@
-//! Stack frames: registers of expressions, variables, and the lanes that left loops or the function.
+//! Stack frames: registers of expressions, variables, and the lanes that left loops or the
+//! function.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
 //! Loss plot of a run, as a self-contained SVG.
 
-use bornite_support::chart::{Axis, Chart, Mark, Series};
+use bornite_support::chart::{Chart, ChartAxis, Series, SeriesMark};
 
 /// Points of a curve; beyond [`MAX_POINTS`] neighbours are averaged.
 #[derive(Clone, Debug)]
@@ -40,9 +40,9 @@ impl Curve {
 
 /// Plots training loss and validation loss, the latter with a thicker line.
 pub(crate) fn svg(title: &str, training: &Curve, validation: &Curve) -> String {
-    let series = [(training, "training", Mark::Line), (validation, "validation", Mark::Bold)];
+    let series = [(training, "training", SeriesMark::Line), (validation, "validation", SeriesMark::Bold)];
     let series = series.map(|(curve, name, mark)| Series::new(name, mark, curve.points.iter().copied()));
-    let (x, y) = (Axis::linear("step"), Axis::linear("loss"));
+    let (x, y) = (ChartAxis::linear("step"), ChartAxis::linear("loss"));
     Chart { title: title.into(), x, y, series: series.into() }.standalone()
 }
 

@@ -20,24 +20,24 @@ impl Scale {
     }
 }
 
-/// Axis of a chart.
+/// ChartAxis of a chart.
 #[derive(Clone, Debug)]
-pub struct Axis {
+pub struct ChartAxis {
     /// Quantity and unit.
     pub label: String,
     /// Scale.
     pub scale: Scale,
 }
 
-impl Axis {
+impl ChartAxis {
     /// Creates a linear axis.
-    pub fn linear(label: impl Into<String>) -> Axis {
-        Axis { label: label.into(), scale: Scale::Linear }
+    pub fn linear(label: impl Into<String>) -> ChartAxis {
+        ChartAxis { label: label.into(), scale: Scale::Linear }
     }
 
     /// Creates a logarithmic axis.
-    pub fn log(label: impl Into<String>) -> Axis {
-        Axis { label: label.into(), scale: Scale::Log }
+    pub fn log(label: impl Into<String>) -> ChartAxis {
+        ChartAxis { label: label.into(), scale: Scale::Log }
     }
 }
 

@@ -16,7 +16,7 @@ mod transactions;
 use bornite_ir::interp::{self, AccessKind, InterpreterOptions};
 use bornite_ir::{Arg, Fault, Kernel};
 
-pub use findings::Finding;
+pub use findings::AnalysisFinding;
 
 /// Analysis of one launch of a kernel.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct KernelAnalysis {
     /// Branches, by line.
     pub branches: Vec<BranchStats>,
     /// Reasons for lost time, the largest first.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AnalysisFinding>,
     /// Floating-point operations; an fma counts two, a math function one.
     pub flops: u64,
     /// Bytes of global memory that threads request.

@@ -55,9 +55,9 @@ pub fn softmax(rows: usize, width: usize) -> NaiveLoops {
     NaiveLoops::new(&[rows * width], 4 * rows * width, move |x| {
         let row = |row: &[f32]| {
             let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let powers: Vec<f32> = row.iter().map(|&x| (x - max).exp()).collect();
-            let sum: f32 = powers.iter().sum();
-            powers.into_iter().map(move |power| power / sum)
+            let exponentials: Vec<f32> = row.iter().map(|&x| (x - max).exp()).collect();
+            let sum: f32 = exponentials.iter().sum();
+            exponentials.into_iter().map(move |exponential| exponential / sum)
         };
         x[0].chunks(width).flat_map(row).collect()
     })

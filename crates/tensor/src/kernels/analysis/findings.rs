@@ -9,7 +9,7 @@ use super::{AccessStats, BranchStats, MemorySpace, Stride};
 
 /// A line that loses time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct AnalysisFinding {
     /// Line, if known.
     pub line: Option<u32>,
     /// The array that is accessed, if it is an access.
@@ -33,8 +33,8 @@ const CYCLES_PER_PASS: f64 = 1.0;
 const CYCLES_PER_INSTRUCTION: f64 = 0.25;
 
 /// Returns all findings, the largest loss first.
-pub fn findings(accesses: &[AccessStats], branches: &[BranchStats], idle: &IdleTime) -> Vec<Finding> {
-    let mut found: Vec<Finding> = accesses.iter().flat_map(of_access).flatten().collect();
+pub fn findings(accesses: &[AccessStats], branches: &[BranchStats], idle: &IdleTime) -> Vec<AnalysisFinding> {
+    let mut found: Vec<AnalysisFinding> = accesses.iter().flat_map(of_access).flatten().collect();
     for branch in branches.iter().filter(|branch| branch.divergent > 0) {
         let wasted = idle.get(&branch.line).copied().unwrap_or(0.0);
         if wasted > 0.0 {
@@ -46,8 +46,8 @@ pub fn findings(accesses: &[AccessStats], branches: &[BranchStats], idle: &IdleT
     found
 }
 
-fn of_access(access: &AccessStats) -> [Option<Finding>; 2] {
-    let finding = |lost_cycles: f64, problem: String, suggestion: String| Finding {
+fn of_access(access: &AccessStats) -> [Option<AnalysisFinding>; 2] {
+    let finding = |lost_cycles: f64, problem: String, suggestion: String| AnalysisFinding {
         line: access.line,
         array: Some(access.array.clone()),
         lost_cycles,
@@ -143,8 +143,8 @@ fn shared_suggestion(access: &AccessStats) -> String {
     }
 }
 
-fn of_branch(branch: &BranchStats, wasted: f64) -> Finding {
-    Finding {
+fn of_branch(branch: &BranchStats, wasted: f64) -> AnalysisFinding {
+    AnalysisFinding {
         line: branch.line,
         array: None,
         lost_cycles: wasted * CYCLES_PER_INSTRUCTION,

@@ -32,8 +32,8 @@ pub fn sectors(offsets: &[u64], bytes: u64, mut touch: impl FnMut(u64)) -> Trans
 /// Wavefronts of an access to shared memory by the active threads of a warp, as (lane, offset).
 ///
 /// A wavefront reads or writes one word of each bank, for any number of threads. Accesses of 8
-/// bytes take place in two halves of the warp, those of 16 bytes in four quarters. Atomic updates of
-/// one word follow each other.
+/// bytes take place in two halves of the warp, those of 16 bytes in four quarters. Atomic updates
+/// of one word follow each other.
 pub fn wavefronts(threads: &[(usize, u64)], bytes: u64, is_atomic: bool) -> Transactions {
     let threads_per_part = (BANKS * BANK_BYTES / bytes.max(BANK_BYTES)) as usize;
     let mut total = Transactions { actual: 0, min: 0 };
