@@ -5,6 +5,7 @@
 
 mod bench;
 mod cache;
+mod dashboard;
 mod data;
 mod demo;
 mod devices;

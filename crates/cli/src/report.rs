@@ -26,15 +26,15 @@ pub struct ReportOptions {
 }
 
 /// A training run, read from its folder.
-struct Run {
+pub struct Run {
     name: String,
-    steps: Vec<StepMetrics>,
+    pub steps: Vec<StepMetrics>,
     /// Settings by key, such as `train.batch`.
     settings: BTreeMap<String, String>,
     /// Device and processor, if known.
     machine: Option<String>,
     /// The end of the generated samples.
-    samples: String,
+    pub samples: String,
 }
 
 /// Maximum size of `run.toml` and `environment.json`.
@@ -62,24 +62,44 @@ fn read_runs(folders: &[PathBuf]) -> Result<Vec<Run>, Failure> {
     if folders.len() > MAX_RUNS {
         return Err(format!("a report compares up to {MAX_RUNS} runs; found {}", folders.len()).into());
     }
-    let short = |folder: &PathBuf| {
-        let full = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        full.file_name().unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
-    };
-    let distinct: BTreeSet<String> = folders.iter().map(short).collect();
+    let distinct: BTreeSet<String> = folders.iter().map(|folder| short_name(folder)).collect();
     let name = |folder: &PathBuf| match distinct.len() == folders.len() {
-        true => short(folder),
+        true => short_name(folder),
         false => folder.display().to_string(),
     };
     folders.iter().map(|folder| Run::read(folder, name(folder))).collect()
 }
 
+/// Name of a folder without those that contain it.
+fn short_name(folder: &Path) -> String {
+    let full = folder.canonicalize().unwrap_or_else(|_| folder.into());
+    full.file_name().unwrap_or(full.as_os_str()).to_string_lossy().into_owned()
+}
+
 impl Run {
+    /// A run without steps.
+    pub fn empty(name: &str) -> Run {
+        Run { name: name.into(), steps: vec![], settings: BTreeMap::new(), machine: None, samples: String::new() }
+    }
+
+    /// A run that continues after `step`. What cannot be read is left out.
+    pub fn resumed(folder: &Path, step: u64) -> Run {
+        let name = short_name(folder);
+        let mut run = Run::read_files(folder, name.clone()).unwrap_or_else(|_| Run::empty(&name));
+        run.steps.retain(|metrics| metrics.step <= step);
+        run
+    }
+
     fn read(folder: &Path, name: String) -> Result<Run, Failure> {
-        let steps = read_metrics(&folder.join("metrics.jsonl"))?;
-        if steps.is_empty() {
-            return Err(format!("{} has no metrics of training steps (metrics.jsonl)", folder.display()).into());
+        let run = Run::read_files(folder, name)?;
+        match run.steps.is_empty() {
+            true => Err(format!("{} has no metrics of training steps (metrics.jsonl)", folder.display()).into()),
+            false => Ok(run),
         }
+    }
+
+    fn read_files(folder: &Path, name: String) -> Result<Run, Failure> {
+        let steps = read_metrics(&folder.join("metrics.jsonl"))?;
         // Runs of other programs have no settings.
         let optional = |name: &str| {
             let path = folder.join(name);
@@ -168,7 +188,7 @@ fn flatten(prefix: &str, value: &toml::Value, settings: &mut BTreeMap<String, St
 }
 
 /// The page of one or several runs.
-fn page(runs: &[Run]) -> Page {
+pub fn page(runs: &[Run]) -> Page {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = if runs.len() == 1 { format!("Run {}", names[0]) } else { format!("Runs {}", names.join(", ")) };
     let mut page = Page::new(title);

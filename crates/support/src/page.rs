@@ -91,7 +91,7 @@ pre{overflow-x:auto;padding:.75rem;border:1px solid var(--line);border-radius:.4
 white-space:pre-wrap;overflow-wrap:anywhere}";
 
 const SORTING: &str = "\
-for (const table of document.querySelectorAll('table.sortable')) {
+const addSorting = () => { for (const table of document.querySelectorAll('table.sortable')) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, n) => {
     const button = document.createElement('button');
@@ -109,7 +109,28 @@ for (const table of document.querySelectorAll('table.sortable')) {
       body.append(...[...body.rows].sort((a, b) => order * compare(key(a), key(b))));
     };
   });
-}";
+} };
+addSorting();";
+
+/// Replaces the contents of a live page when its version changes. A lost connection is retried.
+const POLLING: &str = "\
+const state = document.querySelector('#state');
+const get = async path => (await fetch(path, {cache: 'no-store'})).text();
+const poll = async () => {
+  try {
+    const main = document.querySelector('main');
+    if (await get('/version') !== main.dataset.version) {
+      const page = new DOMParser().parseFromString(await get('/'), 'text/html');
+      main.replaceWith(page.querySelector('main'));
+      addSorting();
+    }
+    state.textContent = '';
+  } catch {
+    state.textContent = 'The connection is lost; trying again.';
+  }
+  setTimeout(poll, 1000);
+};
+poll();";
 
 impl Page {
     /// Creates a page with a heading.
@@ -208,16 +229,28 @@ impl Page {
 
     /// Returns the page as HTML.
     pub fn html(&self) -> String {
+        self.document("", "", "", SORTING)
+    }
+
+    /// Returns the page as HTML that a server updates: where scripts run, it asks `/version` every
+    /// second and replaces its contents with those of `/` when the version is another one.
+    pub fn live_html(&self, version: u64) -> String {
+        let script = format!("{SORTING}\n{POLLING}");
+        let state = "<p id=\"state\" role=\"status\"></p>\n";
+        self.document(";connect-src 'self'", &format!(" data-version=\"{version}\""), state, &script)
+    }
+
+    fn document(&self, policy: &str, attributes: &str, before: &str, script: &str) -> String {
         let title = escaped(&self.title);
-        // The policy forbids every request: an escaped text cannot cause one either.
+        // The policy forbids every other request: an escaped text cannot cause one either.
         format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';style-src 'unsafe-inline';\
-             script-src 'unsafe-inline';img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n<title>{title}</title>\n\
-             <style>{STYLE}{LAYOUT}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n{}</main>\n\
-             <script>{SORTING}</script>\n</body>\n</html>\n",
+             script-src 'unsafe-inline';img-src data:{policy}\">\n<link rel=\"icon\" href=\"data:,\">\n\
+             <title>{title}</title>\n<style>{STYLE}{LAYOUT}</style>\n</head>\n<body>\n{before}<main{attributes}>\n\
+             <h1>{title}</h1>\n{}</main>\n<script>{script}</script>\n</body>\n</html>\n",
             self.body
         )
     }

@@ -300,12 +300,12 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::If { condition, then, otherwise } => {
                     let condition = self.component(*condition, 0);
                     let (yes, no) = (mask.and(|l| condition.bits[l] != 0), mask.and(|l| condition.bits[l] == 0));
-                    if self.tracer.is_some() {
-                        self.trace_branch(stmt, &yes, &no);
-                    }
                     if self.warp_barriers && self.diverges_at_warp_barriers(&yes, then, &no, otherwise) {
                         mask = self.execute_divergent(stmt, mask)?;
                         continue;
+                    }
+                    if self.tracer.is_some() {
+                        self.trace_branch(stmt, &yes, &no);
                     }
                     mask = self.execute(then, yes)?;
                     mask.add(&self.execute(otherwise, no)?);
