@@ -99,6 +99,16 @@ __global__ void by_warp(float* y) {
     if (threadIdx.x / 32 % 2 == 0) y[i] = 1.0f;
     else y[i] = 2.0f;
 }
+__global__ void both_wait(float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x % 2 == 0) {
+        y[i] = 1.0f;
+        __syncwarp();
+    } else {
+        __syncwarp();
+        y[i] = 2.0f;
+    }
+}
 __global__ void trips(float* y) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     float sum = 0.0f;

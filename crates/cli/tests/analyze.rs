@@ -332,6 +332,13 @@ fn divergence_flops_and_bytes_are_counted() {
     let worst = halves["worst"].as_array().unwrap();
     assert!(worst.iter().any(|row| row["problem"].as_str().unwrap().contains("8 of 8 warps diverge")), "{halves}");
 
+    // Branches that wait for each other run at the same time, and are counted once.
+    let both_wait = report("both_wait", &["y=zeros:256"]);
+    assert_eq!(branch(&both_wait, "threadIdx.x % 2"), (8, 8));
+    let requests: u64 =
+        both_wait["accesses"].as_array().unwrap().iter().map(|row| row["requests"].as_u64().unwrap()).sum();
+    assert_eq!(requests, 16);
+
     let by_warp = report("by_warp", &["y=zeros:256"]);
     assert_eq!(branch(&by_warp, "threadIdx.x / 32"), (8, 0));
     assert_eq!((&by_warp["worst"], &by_warp["active_threads_per_warp"]), (&Value::Array(vec![]), &32.0.into()));

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn loops_compute_what_the_rows_measure() {
         let mut compared = 0;
-        for case in [vector(true), matrix(true), ml(true)].concat_cases() {
+        for case in [vector(true), matrix(true), ml(true)].into_iter().flatten() {
             let (CaseBody::Function { inputs, op, .. }, Some(loops)) = (&case.work, &case.naive) else { continue };
             let generator = Generator::new(3);
             let tensors: Vec<Tensor> =
@@ -94,16 +94,5 @@ mod tests {
             compared += 1;
         }
         assert!(compared >= 25, "{compared}");
-    }
-
-    /// Cases own closures, so that they cannot be cloned.
-    trait ConcatCases {
-        fn concat_cases(self) -> Vec<BenchCase>;
-    }
-
-    impl<const N: usize> ConcatCases for [Vec<BenchCase>; N] {
-        fn concat_cases(self) -> Vec<BenchCase> {
-            self.into_iter().flatten().collect()
-        }
     }
 }
