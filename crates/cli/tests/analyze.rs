@@ -401,3 +401,30 @@ fn faults_and_unknown_architectures_are_errors() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["accesses"].as_array().unwrap().len() > 4 && report["accesses"][0]["line"].is_u64(), "{report}");
 }
+
+/// Registers, shared memory and occupancy of what NVRTC compiles. Run by `optional.rs`.
+#[allow(dead_code)]
+pub fn resources_are_compiled() -> Result<(), String> {
+    let libraries =
+        std::env::var("BORNITE_LIBRARY_PATH").map_err(|_| "BORNITE_LIBRARY_PATH names no folder with NVRTC")?;
+    let args =
+        ["kernel", "analyze", SOURCE, "--kernel", "transpose_padded", "--grid", "2x2", "--block", "32x8", "--json"];
+    let arrays = ["--arg", "x=randn:4096", "--arg", "y=zeros:4096", "--arch", "sm_75,sm_90"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bornite"));
+    let output = command.env("BORNITE_LIBRARY_PATH", libraries).args(args).args(arrays).output().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    if let Some(missing) = report["resources_unknown"].as_str() {
+        return Err(missing.into());
+    }
+    let rows = report["resources"].as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for (row, (arch, max_warps)) in rows.iter().zip([("sm_75", 32), ("sm_90", 64)]) {
+        assert_eq!((row["arch"].as_str(), row["shared_bytes"].as_u64()), (Some(arch), Some(32 * 33 * 4)), "{row}");
+        let registers = row["registers"].as_u64().unwrap();
+        assert!((8..=64).contains(&registers), "{row}");
+        // Blocks of 8 warps that their registers, 8 at a time, allow; shared memory allows as many.
+        let blocks = (65_536 / (256 * registers.next_multiple_of(8))).min(max_warps / 8);
+        assert_eq!(row["occupancy"]["warps"], blocks * 8, "{row}");
+    }
+    Ok(())
+}

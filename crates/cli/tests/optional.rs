@@ -6,6 +6,8 @@
 mod suite;
 
 #[allow(dead_code, unused_imports)] // what the other tests there need
+mod analyze;
+#[allow(dead_code, unused_imports)]
 mod data;
 #[allow(dead_code, unused_imports)]
 mod reports;
@@ -15,6 +17,7 @@ mod sources;
 mod tooling;
 
 suite! {
+    analyze::resources_are_compiled,
     data::workers_of_the_command_compile,
     reports::pages_render,
     sources::emitted_text_compiles,

@@ -50,7 +50,7 @@ pub fn ml(quick: bool) -> Vec<BenchCase> {
     cases.push(batch_norm(32, 64, 32));
     let (rows, width) = (1024, 512);
     let gelu = function(format!("gelu_tanh_f32_{rows}x{width}"), f32s(&[&[rows, width]]), |x| vec![x[0].gelu()]);
-    let loops = naive::map(rows * width, |x| 0.5 * x * (1.0 + (0.797_884_56 * (x + 0.044_715 * x * x * x)).tanh()));
+    let loops = naive::map(rows * width, |x| 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh()));
     cases.push(gelu.bytes(8 * rows * width).naive(loops));
     for (rows, width) in [(1, 10_000), (128, 1024)] {
         let softmax =
