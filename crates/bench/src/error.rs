@@ -61,6 +61,18 @@ pub enum Error {
         path: PathBuf,
     },
 
+    /// The baseline was measured on different hardware.
+    #[error(
+        "the baseline was measured on {theirs} and this report on {ours}; times of different machines cannot be \
+         compared: measure a baseline on this one"
+    )]
+    OtherBaseline {
+        /// The processors of the baseline.
+        theirs: String,
+        /// The processors of the report.
+        ours: String,
+    },
+
     /// The peer was measured on different hardware.
     #[error(
         "the peer `{peer}` was measured on `{theirs}` and this report on {ours}; ratios must come \

@@ -1,5 +1,5 @@
-//! The measurement harness of `bornite bench`: times closures and reports the results as a table or
-//! JSON.
+//! The measurement harness of `bornite bench`: times closures and reports the results as a table,
+//! JSON or an HTML page.
 //!
 //! It knows nothing of tensors, kernels or GPUs: the caller passes an op, a function that waits for
 //! it, and the bytes and flops of one call.
@@ -10,7 +10,9 @@
 //! | statistics | [`Measurement`] |
 //! | reports and their JSON | [`BenchReport`], [`BenchRow`], [`Machine`] |
 //! | the text table | `table.rs`, by `Display` of [`BenchReport`] |
+//! | the HTML page | [`BenchReport::html`] |
 //! | comparison with PyTorch and others | [`peer`] |
+//! | comparison with an earlier report | [`baseline`] |
 //!
 //! ```
 //! use bornite_bench::{BenchReport, BenchRow, Config, Machine, measure, rotations};
@@ -32,7 +34,9 @@
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```
 
+pub mod baseline;
 mod error;
+mod html;
 mod measure;
 mod measurement;
 pub mod peer;
@@ -44,5 +48,5 @@ pub use bornite_support::Machine;
 pub use error::Error;
 pub use measure::{Config, measure, rotations};
 pub use measurement::Measurement;
-pub use report::{BenchReport, FORMAT};
-pub use row::{BenchRow, PeerRatio, StepPart, TrainingFigures};
+pub use report::{BenchReport, FORMAT, PeakRates};
+pub use row::{Accuracy, BaselineRatio, BenchRow, NaiveRatio, PeerRatio, StepPart, TrainingFigures};

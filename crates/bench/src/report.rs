@@ -23,12 +23,26 @@ pub struct BenchReport {
     pub config: Config,
     /// The measured rows, in execution order.
     pub rows: Vec<BenchRow>,
+    /// Peak rates of the device, if they are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<PeakRates>,
+}
+
+/// Peak rates of a device, for the roofline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PeakRates {
+    /// Memory bandwidth in bytes per second.
+    pub bytes_per_second: f64,
+    /// Floating-point operations per second without tensor cores.
+    pub flops_per_second: f64,
+    /// Floating-point operations per second of tensor cores with 16-bit inputs.
+    pub tensor_flops_per_second: f64,
 }
 
 impl BenchReport {
     /// Creates a report without rows.
     pub fn new(machine: Machine, config: Config) -> Self {
-        Self { format: FORMAT, machine, config, rows: vec![] }
+        Self { format: FORMAT, machine, config, rows: vec![], peak: None }
     }
 
     /// Writes the report as indented JSON with a line end.
@@ -58,14 +72,16 @@ impl TryFrom<Value> for BenchReport {
             machine: Machine,
             config: Config,
             rows: Vec<BenchRow>,
+            peak: Option<PeakRates>,
         }
 
         match value.get("format").and_then(Value::as_u64) {
             Some(found) if found > FORMAT.into() => return Err(Error::NewerFormat { found }),
             _ => {}
         }
-        let Fields { format, machine, config, rows } = serde_json::from_value(value).map_err(Error::ReadReport)?;
-        Ok(Self { format, machine, config, rows })
+        let Fields { format, machine, config, rows, peak } =
+            serde_json::from_value(value).map_err(Error::ReadReport)?;
+        Ok(Self { format, machine, config, rows, peak })
     }
 }
 

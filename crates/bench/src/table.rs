@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{BenchReport, BenchRow, StepPart, TrainingFigures};
+use crate::{Accuracy, BenchReport, BenchRow, StepPart, TrainingFigures};
 
 /// A column: title, alignment, and the cell of a row.
 struct Column {
@@ -20,6 +20,23 @@ const COLUMNS: [Column; 6] = [
     Column { title: "TFLOP/s", flush_left: false, cell: |row| row.tflop_s.map(three_digits) },
 ];
 
+const ERROR: Column = Column { title: "error", flush_left: false, cell: |row| row.accuracy.map(accuracy_text) };
+
+const VS_NAIVE: Column = Column {
+    title: "vs naive",
+    flush_left: false,
+    cell: |row| row.naive.map(|naive| format!("{}x", three_digits(naive.speedup))),
+};
+
+const VS_BASELINE: Column = Column {
+    title: "vs baseline",
+    flush_left: false,
+    cell: |row| {
+        let baseline = row.baseline?;
+        Some(format!("{}x{}", three_digits(baseline.ratio), if baseline.is_slower { " SLOWER" } else { "" }))
+    },
+};
+
 const VS_PEER: Column = Column {
     title: "vs peer",
     flush_left: false,
@@ -33,7 +50,15 @@ impl fmt::Display for BenchReport {
         peers.sort_unstable();
         peers.dedup();
 
-        let columns: Vec<&Column> = COLUMNS.iter().chain((!peers.is_empty()).then_some(&VS_PEER)).collect();
+        let has = |of: fn(&BenchRow) -> bool| self.rows.iter().any(of);
+        let optional = [
+            (has(|row| row.accuracy.is_some()), &ERROR),
+            (has(|row| row.naive.is_some()), &VS_NAIVE),
+            (has(|row| row.baseline.is_some()), &VS_BASELINE),
+            (!peers.is_empty(), &VS_PEER),
+        ];
+        let shown = optional.into_iter().filter(|(shown, _)| *shown).map(|(_, column)| column);
+        let columns: Vec<&Column> = COLUMNS.iter().chain(shown).collect();
         let titles = columns.iter().map(|column| column.title.to_string()).collect();
         let cells_of = |row| {
             let cell = |column: &&Column| (column.cell)(row).unwrap_or_else(|| "-".into());
@@ -45,6 +70,15 @@ impl fmt::Display for BenchReport {
         if !peers.is_empty() {
             let names = peers.join(", ");
             writeln!(f, "\nvs peer: time of {names} over ours; above 1 we are faster")?;
+        }
+        if has(|row| row.accuracy.is_some()) {
+            writeln!(f, "\nerror: largest difference from f64 over the largest magnitude")?;
+        }
+        if has(|row| row.naive.is_some()) {
+            writeln!(f, "vs naive: time of simple loops on one CPU core over ours")?;
+        }
+        if has(|row| row.baseline.is_some()) {
+            writeln!(f, "vs baseline: our time over that of the earlier report; above 1 we are slower")?;
         }
         for row in &self.rows {
             if let Some(figures) = &row.training {
@@ -95,8 +129,14 @@ fn write_aligned(f: &mut fmt::Formatter, columns: &[&Column], lines: &[Vec<Strin
     Ok(())
 }
 
+/// Formats an error; one past the threshold is marked.
+pub(crate) fn accuracy_text(accuracy: Accuracy) -> String {
+    let error = accuracy.error.map_or("not a number".into(), |error| format!("{error:.1e}"));
+    if accuracy.passed { error } else { format!("{error} FAILED") }
+}
+
 /// Formats a time in the unit that gives one to three integer digits.
-fn time(ms: f64) -> String {
+pub(crate) fn time(ms: f64) -> String {
     // Compared with what prints as 1000, so that 999.7 ns becomes 1.00 µs.
     let (value, unit) = match ms {
         ms if ms < 999.5e-6 => (ms * 1e6, "ns"),
@@ -108,7 +148,7 @@ fn time(ms: f64) -> String {
 }
 
 /// Formats with three significant digits; three decimals below one.
-fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value {
         value if value >= 99.95 => 0,
         value if value >= 9.995 => 1,
@@ -178,6 +218,27 @@ mlp_step_f32_96x32 on cpu: the machine was busy
         let expected = [
             "name          device   median  spread  GB/s  TFLOP/s",
             "add_f32_1000  cuda:0  2.00 µs    1.2%  6.00        -",
+        ];
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn errors_and_slower_rows_are_marked() {
+        let mut report = sample();
+        report.rows.truncate(2);
+        report.rows[0].peer = None;
+        report.rows[0].accuracy = Some(Accuracy::of(&[1.0], &[1.0], 1e-4));
+        report.rows[1].accuracy = Some(Accuracy::of(&[1.5], &[1.0], 1e-4));
+        report.rows[0] = report.rows[0].clone().with_naive(0.02);
+        let mut earlier = report.clone();
+        earlier.rows[1].measurement.median_ms = 4.0;
+        assert_eq!(crate::baseline::compare(&mut report, &earlier, 0.1).unwrap(), 1);
+        let shown = report.to_string();
+        let table: Vec<&str> = shown.lines().skip(3).take(3).collect();
+        let expected = [
+            "name             device   median  spread  GB/s  TFLOP/s          error  vs naive   vs baseline",
+            "add_f32_1000     cuda:0  2.00 µs    1.2%  6.00        -          0.0e0     10.0x         1.00x",
+            "matmul_f32_8192  cuda:0  21.5 ms    0.4%     -     51.1  5.0e-1 FAILED         -  5.38x SLOWER",
         ];
         assert_eq!(table, expected);
     }

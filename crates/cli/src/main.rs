@@ -5,6 +5,7 @@
 
 mod bench;
 mod cache;
+mod dashboard;
 mod data;
 mod demo;
 mod devices;
@@ -17,6 +18,7 @@ mod model;
 mod parallel;
 mod preparation_display;
 mod ranks;
+mod report;
 mod scratch;
 mod signals;
 mod text_file;
@@ -68,10 +70,12 @@ enum Command {
     Model(model::ModelCommand),
     /// Benchmark tensor operations or training steps, optionally beside another library's results
     Bench(bench::BenchOptions),
+    /// Draw training runs, several of them on common axes, as an HTML page
+    Report(report::ReportOptions),
     /// Generate, verify and inspect datasets of kernels
     #[command(subcommand)]
     Data(data::DataCommand),
-    /// List, print, check, run, time and tune kernels
+    /// List, print, check, run, analyze, time and tune kernels
     #[command(subcommand)]
     Kernel(kernel::KernelCommand),
     /// Show, clear and warm the caches of compiled kernels and tuning results
@@ -125,6 +129,7 @@ fn main() -> ExitCode {
         Command::Eval(options) => eval::run(&options),
         Command::Model(command) => model::run(&command),
         Command::Bench(options) => bench::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Data(command) => data::run(&command),
         Command::Kernel(command) => kernel::run(&command),
         Command::Cache(command) => cache::run(&command),

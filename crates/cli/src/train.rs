@@ -10,6 +10,7 @@ use bornite_nn::train::{Observer, RunConfig, RunInfo, RunSummary, StepMetrics, T
 use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::json;
 
+use crate::dashboard::Dashboard;
 use crate::preparation_display::PreparationDisplay;
 use crate::ranks::{self, Trained};
 use crate::signals::{STOPPED, Signals};
@@ -88,6 +89,9 @@ pub struct TrainOptions {
     /// Recompute blocks in the backward pass: less memory, more time
     #[arg(long, alias = "checkpointing")]
     activation_checkpointing: bool,
+    /// Serve the report of the run to browsers of this machine while it trains [default port: any]
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    dashboard: Option<u16>,
     /// Write events to stdout, one JSON object per line
     #[arg(long)]
     json: bool,
@@ -148,6 +152,9 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
     let signals = Signals::watch(NOTHING_UNSAVED.into())?;
     let config = options.config()?;
     let mut display = Display::new(options.json, signals.clone());
+    if let Some(port) = options.dashboard {
+        display.dashboard = Dashboard::Requested(port, options.out.clone());
+    }
     let trained = match &options.devices[..] {
         [] => ranks::train(&config, options, &mut display),
         devices => ranks::train_on(devices, &config, options, &signals, &mut display),
@@ -202,6 +209,7 @@ pub struct Display {
     tokens_per_second: Option<f64>,
     /// True once "stopping" was shown.
     stop_shown: bool,
+    dashboard: Dashboard,
 }
 
 impl Display {
@@ -214,6 +222,7 @@ impl Display {
             training: None,
             tokens_per_second: None,
             stop_shown: false,
+            dashboard: Dashboard::Off,
         }
     }
 
@@ -266,6 +275,7 @@ impl Display {
 
 impl Observer for Display {
     fn on_event(&mut self, event: TrainEvent<'_>) {
+        self.dashboard.on_event(&event);
         if self.json {
             return self.json(&event);
         }

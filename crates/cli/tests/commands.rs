@@ -296,14 +296,14 @@ fn the_manual_is_the_help() {
     let mut manual = String::from(
         "# The command `bornite`\n\nWritten from the help texts by a test of `bornite-cli`; do not edit.\n",
     );
-    let kernel = ["list", "emit", "check", "run", "grad", "gradcheck", "bench", "tune"].map(|name| ["kernel", name]);
+    let kernel =
+        ["list", "emit", "check", "run", "grad", "gradcheck", "analyze", "bench", "tune"].map(|name| ["kernel", name]);
     let cache = ["stats", "clear", "warm"].map(|name| ["cache", name]);
     let model = ["import", "export"].map(|name| ["model", name]);
     let data = ["make", "verify", "stats", "show", "ingest"].map(|name| ["data", name]);
-    let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["model"]].into_iter();
+    let commands = [&[][..], &["demo"], &["train"], &["generate"], &["eval"], &["report"], &["model"]].into_iter();
     let commands = commands.chain([&["devices"][..], &["doctor"], &["bench"], &["cache"], &["data"], &["kernel"]]);
-    let bench = ["attention", "gpt2"].map(|name| ["bench", name]);
-    let nested = bench.iter().chain(&model).chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
+    let nested = model.iter().chain(&cache).chain(&data).chain(&kernel).map(|command| &command[..]);
     for command in commands.chain(nested) {
         let (help, _) = text(&bornite(&[command, &["--help"]].concat(), &[("COLUMNS", "100")]));
         let title = ["bornite", &command.join(" ")].join(" ");

@@ -52,7 +52,7 @@ pub use launch_config::LaunchConfig;
 pub use library::Library;
 pub(crate) use nvrtc::nvrtc_build_id;
 pub use nvrtc::{EXACT_OPTIONS, compile, compile_ptx, compile_ptx_with, compile_with, compile_with_log, nvrtc_version};
-pub use occupancy::{KernelResources, Limiter, Occupancy, occupancy};
+pub use occupancy::{KernelResources, Limiter, MultiprocessorLimits, Occupancy, occupancy};
 pub use peak_rates::roofline;
 pub use pinned::{PinnedBuffer, Transfer};
 pub use pool::Pool;

@@ -1,9 +1,11 @@
 //! Foundation of the CPU and GPU parts of Bornite: settings of the process, logging, the profiler,
-//! the tuner, atomic file writes, limits on input, parts of jobs, progress displays.
+//! the tuner, atomic file writes, limits on input, parts of jobs, progress displays, charts and
+//! pages of reports.
 //!
 //! Nothing here knows of kernels, tensors or CUDA.
 
 pub mod cache;
+pub mod chart;
 mod error;
 pub mod files;
 mod input;
@@ -11,6 +13,7 @@ pub mod log;
 mod machine;
 pub mod memory;
 mod names;
+pub mod page;
 mod part;
 pub mod profile;
 pub mod progress;

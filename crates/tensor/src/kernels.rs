@@ -1,7 +1,8 @@
 //! Custom kernels: kernel source files (`module`), a kernel and its launches as graph ops
-//! (`kernel`, `launch`, `compiled`), their gradients (`gradient`), repeated launches (`prepared`)
-//! and tuning (`tune`).
+//! (`kernel`, `launch`, `compiled`), their gradients (`gradient`), repeated launches (`prepared`),
+//! tuning (`tune`) and performance analysis without a GPU (`analysis`).
 
+pub(crate) mod analysis;
 mod compiled;
 mod gradient;
 pub(crate) mod kernel;

@@ -52,6 +52,9 @@ pub use bornite_support::{log, profile, tune};
 
 /// Custom kernels in CUDA C++, Python syntax or the IR, launched as graph operations or repeatedly.
 pub mod kernel {
+    pub use crate::kernels::analysis::{
+        AccessStats, AnalysisFinding, BranchStats, KernelAnalysis, MemorySpace, Stride,
+    };
     pub use crate::kernels::kernel::CustomKernel;
     pub use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
     pub use crate::kernels::module::Module;

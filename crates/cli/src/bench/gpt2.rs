@@ -23,27 +23,37 @@ const MAX_TOKENS: u64 = 1 << 22;
 /// Vocabulary that rows of peers do not name.
 const PEER_VOCABULARY: usize = 50_304;
 
-/// Options of `bornite bench gpt2`.
+/// Options of the suite gpt2.
 #[derive(clap::Args)]
+#[command(next_help_heading = "Options of the suite gpt2")]
 pub struct Gpt2Options {
-    /// Model size, as for train
-    #[arg(long, value_name = "NAME", default_value = "gpt2-124m")]
-    model: String,
+    /// Model size, as for train [default: gpt2-124m]
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
     /// Sequences per batch [default: 64 on a GPU, else 1]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
     /// Tokens per sequence [default: the model's context]
     #[arg(long, value_name = "N")]
     context: Option<usize>,
-    /// Number of tokens in the vocabulary
-    #[arg(long, value_name = "N", default_value_t = GPT2_TOKENS)]
-    vocab: usize,
+    /// Number of tokens in the vocabulary [default: 50257]
+    #[arg(long, value_name = "N")]
+    vocab: Option<usize>,
     /// f32, tf32, bf16 or f16 [default: bf16 on a GPU, else f32]
     #[arg(long, value_name = "NAME")]
     precision: Option<String>,
     /// Timed steps [default: 20, or 5 with --quick]
     #[arg(long, value_name = "N")]
     steps: Option<u64>,
+}
+
+impl Gpt2Options {
+    /// Returns true if any of them is set.
+    pub fn is_set(&self) -> bool {
+        let Gpt2Options { model, batch, context, vocab, precision, steps } = self;
+        let numbers = [batch.is_some(), context.is_some(), vocab.is_some(), steps.is_some()];
+        model.is_some() || precision.is_some() || numbers.contains(&true)
+    }
 }
 
 /// Measures the row.
@@ -53,7 +63,8 @@ pub fn measure(
     device: Device,
     observer: &mut dyn Observer,
 ) -> Result<BenchRow, Failure> {
-    let vocabulary = options.vocab;
+    let vocabulary = options.vocab.unwrap_or(GPT2_TOKENS);
+    let model_name = options.model.clone().unwrap_or("gpt2-124m".into());
     let (tokenizer, tokens) = match vocabulary {
         GPT2_TOKENS.. => ("gpt2", GPT2_TOKENS),
         BYTE_TOKENS.. => ("bytes", BYTE_TOKENS),
@@ -65,7 +76,7 @@ pub fn measure(
         return Err("--steps is 0; it must be at least 1".into());
     }
     let mut config = RunConfig::default();
-    config.model.name = Some(options.model.clone());
+    config.model.name = Some(model_name.clone());
     config.model.vocabulary = Some(vocabulary);
     config.model.context = options.context;
     config.data.tokenizer = Some(tokenizer.into());
@@ -91,7 +102,7 @@ pub fn measure(
     let measured = benchmark_steps(&config, warmup, &scratch.path().join("run"), device, observer)?;
     let precision = serde_json::to_value(measured.info.precision)?;
     let precision = precision.as_str().unwrap_or_default();
-    let name = row_name(&options.model, vocabulary, precision, config.train.batch.unwrap_or(1), model.context);
+    let name = row_name(&model_name, vocabulary, precision, config.train.batch.unwrap_or(1), model.context);
     Ok(row(name, device, &measured))
 }
 

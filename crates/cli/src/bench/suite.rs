@@ -1,12 +1,17 @@
-//! The benchmark suite: elementwise ops, reductions, row ops, matrix products, convolutions,
-//! losses, AdamW, an MLP training step.
+//! Rows of `bornite bench`. Without a suite: elementwise ops, reductions, row ops, matrix products,
+//! convolutions, losses, AdamW, an MLP training step; the suites are in `suite/`.
 //!
 //! Each row is measured inside a trace, as training runs; `…_eager_…` rows run operation by
 //! operation. Names are those of `peers/torch_ops.py`, so that rows can be compared (eager rows
 //! with the peer's `eager_ms`).
 
-pub mod attention;
+mod accuracy;
+mod attention;
 mod images;
+mod launches;
+mod naive;
+mod select;
+mod tables;
 
 use bornite::{
     DType, Device, Generator, Tensor, Var,
@@ -14,9 +19,12 @@ use bornite::{
     trace,
     var::Update,
 };
-use bornite_bench::{BenchRow, Config, measure, rotations};
+use bornite_bench::{BenchRow, Config, Measurement, measure, rotations};
 
 use super::gpt2::GPT2_TOKENS;
+use crate::Failure;
+use naive::NaiveLoops;
+pub use select::{Suite, cases};
 
 /// A row to measure.
 pub struct BenchCase {
@@ -24,6 +32,10 @@ pub struct BenchCase {
     work: CaseBody,
     bytes: Option<usize>,
     flops: Option<u64>,
+    /// True if arithmetic dominates, so that a few input sets suffice.
+    compute_bound: bool,
+    /// Simple loops that compute the same.
+    naive: Option<NaiveLoops>,
 }
 
 /// Outputs of a case: results and updates of variables.
@@ -40,6 +52,20 @@ enum CaseBody {
         batch: usize,
         hidden: usize,
     },
+    /// Anything else that measures itself; with a remark.
+    Other(Box<OtherBody>),
+}
+
+type OtherBody = dyn Fn(Device, &Config) -> Result<(Measurement, Option<&'static str>), Failure>;
+
+/// Settings of a measurement.
+#[derive(Clone, Copy)]
+pub struct CaseConfig {
+    pub config: Config,
+    /// Largest allowed error, instead of the defaults of each type.
+    pub threshold: Option<f64>,
+    /// True if results are compared with f64 and simple loops are timed.
+    pub compare: bool,
 }
 
 /// Problem size factor of a device.
@@ -51,8 +77,8 @@ fn scale(device: Device, quick: bool) -> usize {
     }
 }
 
-/// Rows of the suite, sized for the device.
-pub fn cases(device: Device, quick: bool) -> Vec<BenchCase> {
+/// Rows that are measured if no suite is selected, sized for the device.
+fn operations(device: Device, quick: bool) -> Vec<BenchCase> {
     let scale = scale(device, quick);
     let mut cases = vec![];
     elementwise(&mut cases, 1_000_000 * scale);
@@ -65,7 +91,7 @@ pub fn cases(device: Device, quick: bool) -> Vec<BenchCase> {
     for (batch, hidden) in [(96, 32), (1024, 256)] {
         if scale > 1 || batch == 96 {
             let name = format!("mlp_step_f32_{batch}x{hidden}");
-            cases.push(BenchCase { name, work: CaseBody::MlpStep { batch, hidden }, bytes: None, flops: None });
+            cases.push(BenchCase::new(name, CaseBody::MlpStep { batch, hidden }));
         }
     }
     cases
@@ -76,14 +102,17 @@ fn elementwise(cases: &mut Vec<BenchCase>, largest: usize) {
     let powers_of_ten =
         |first: usize| std::iter::successors(Some(first), |n| Some(n * 10)).take_while(move |n| *n <= largest);
     for elements in powers_of_ten(1000) {
-        cases
-            .push(function(format!("add_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).bytes(12 * elements));
+        cases.push(
+            function(format!("add_f32_{elements}"), f32s(&[&[elements], &[elements]]), add)
+                .bytes(12 * elements)
+                .light_flops(elements),
+        );
         let eager = function(format!("add_eager_f32_{elements}"), f32s(&[&[elements], &[elements]]), add).eager();
         cases.push(eager.bytes(12 * elements));
     }
     for n in [1_000_000, 100_000_000].into_iter().filter(|n| *n <= largest) {
         let one = || f32s(&[&[n]]);
-        cases.push(function(format!("sum_f32_{n}"), one(), |x| vec![x[0].sum(..)]).bytes(4 * n));
+        cases.push(function(format!("sum_f32_{n}"), one(), |x| vec![x[0].sum(..)]).bytes(4 * n).light_flops(n));
         cases.push(function(format!("relu_f32_{n}"), one(), |x| vec![x[0].relu()]).bytes(8 * n));
         cases.push(function(format!("gelu_tanh_f32_{n}"), one(), |x| vec![x[0].gelu()]).bytes(8 * n));
         let chain = |x: &[Tensor]| vec![(&x[0] * &x[1] + &x[0]).gelu() * &x[1]];
@@ -188,12 +217,8 @@ fn large(cases: &mut Vec<BenchCase>) {
         let case = function(name, vec![(vec![tokens, columns], DType::BF16)], loss);
         cases.push(case.bytes(4 * tokens * classes));
     }
-    cases.push(BenchCase {
-        name: "adamw_fused_124M_f32".into(),
-        work: CaseBody::Function { inputs: f32s(&[&[parameters][..]; 4]), op: Box::new(adamw), eager: false },
-        bytes: Some(28 * parameters),
-        flops: None,
-    });
+    let work = CaseBody::Function { inputs: f32s(&[&[parameters][..]; 4]), op: Box::new(adamw), eager: false };
+    cases.push(BenchCase::new("adamw_fused_124M_f32", work).bytes(28 * parameters));
 }
 
 /// An AdamW step on parameters, gradients and both moments.
@@ -214,17 +239,31 @@ fn function(
     op: impl Fn(&[Tensor]) -> Vec<Tensor> + Send + Sync + 'static,
 ) -> BenchCase {
     let op = Box::new(move |vars: &[Var]| (op(&vars.iter().map(Var::get).collect::<Vec<_>>()), vec![]));
-    BenchCase { name: name.into(), work: CaseBody::Function { inputs, op, eager: false }, bytes: None, flops: None }
+    BenchCase::new(name, CaseBody::Function { inputs, op, eager: false })
 }
 
 impl BenchCase {
+    fn new(name: impl Into<String>, work: CaseBody) -> BenchCase {
+        BenchCase { name: name.into(), work, bytes: None, flops: None, compute_bound: false, naive: None }
+    }
+
     /// Minimum memory traffic.
     fn bytes(self, bytes: usize) -> BenchCase {
         BenchCase { bytes: Some(bytes), ..self }
     }
 
+    /// Floating-point operations of a compute-bound op.
     fn flops(self, flops: u64) -> BenchCase {
-        BenchCase { flops: Some(flops), ..self }
+        BenchCase { flops: Some(flops), compute_bound: true, ..self }
+    }
+
+    /// Floating-point operations of a memory-bound op.
+    fn light_flops(self, flops: usize) -> BenchCase {
+        BenchCase { flops: Some(flops as u64), ..self }
+    }
+
+    fn naive(self, naive: NaiveLoops) -> BenchCase {
+        BenchCase { naive: Some(naive), ..self }
     }
 
     fn eager(mut self) -> BenchCase {
@@ -234,13 +273,23 @@ impl BenchCase {
         self
     }
 
-    pub fn measure(&self, device: Device, config: &Config) -> bornite::Result<BenchRow> {
+    pub fn measure(&self, device: Device, options: &CaseConfig) -> Result<BenchRow, Failure> {
+        let config = &options.config;
         let row = match &self.work {
-            CaseBody::Function { inputs, op, eager } => self.function(device, config, inputs, op, *eager)?,
+            CaseBody::Function { inputs, op, eager } => self.function(device, options, inputs, op, *eager)?,
             CaseBody::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
+            CaseBody::Other(measure) => {
+                let (measured, note) = measure(device, config)?;
+                let row = BenchRow::new(&self.name, device.to_string(), measured);
+                note.map_or(row.clone(), |note| row.with_note(note))
+            }
         };
         let row = self.bytes.map_or(row.clone(), |bytes| row.with_bytes(bytes as u64));
-        Ok(self.flops.map_or(row.clone(), |flops| row.with_flops(flops)))
+        let row = self.flops.map_or(row.clone(), |flops| row.with_flops(flops));
+        match (&self.naive, options.compare) {
+            (Some(naive), true) => Ok(naive.median_ms().map_or(row.clone(), |median_ms| row.with_naive(median_ms))),
+            _ => Ok(row),
+        }
     }
 
     /// Measures several input sets in one trace, so that neither launches nor caches dominate; or
@@ -248,18 +297,20 @@ impl BenchCase {
     fn function(
         &self,
         device: Device,
-        config: &Config,
+        options: &CaseConfig,
         inputs: &[(Vec<usize>, DType)],
         op: &(dyn Fn(&[Var]) -> Results + Send + Sync),
         eager: bool,
     ) -> bornite::Result<BenchRow> {
         let set_bytes: usize =
             inputs.iter().map(|(shape, dtype)| shape.iter().product::<usize>() * dtype.bytes()).sum();
-        let sets = rotations(set_bytes, cache_bytes(device)).min(if self.flops.is_some() { 4 } else { 64 });
+        let config = &options.config;
+        let sets = rotations(set_bytes, cache_bytes(device)).min(if self.compute_bound { 4 } else { 64 });
         let generator = Generator::new(1);
         let operands: Vec<Vec<Var>> = (0..sets)
             .map(|_| inputs.iter().map(|(shape, dtype)| Var::new(&noise(shape, *dtype, &generator, device))).collect())
             .collect::<bornite::Result<_>>()?;
+        let mut accuracy = None;
         let (measured, calls) = if eager {
             let run = |i: usize| op(&operands[i % sets]).0.iter().try_for_each(Tensor::realize);
             (measure(config, run, || device.synchronize())?, 1)
@@ -273,6 +324,9 @@ impl BenchCase {
                 }
                 Ok((results, updates))
             });
+            if options.compare {
+                accuracy = accuracy::of(self.flops, &operands[0], op, || run.call(&[]), options.threshold)?;
+            }
             (measure(config, |_| run.call(&[]).map(drop), || device.synchronize())?, sets)
         };
         let mut measured = measured;
@@ -280,7 +334,7 @@ impl BenchCase {
             *time /= calls as f64;
         }
         measured.inner *= calls;
-        Ok(BenchRow::new(&self.name, device.to_string(), measured))
+        Ok(BenchRow { accuracy, ..BenchRow::new(&self.name, device.to_string(), measured) })
     }
 
     fn mlp_step(&self, device: Device, config: &Config, batch: usize, hidden: usize) -> bornite::Result<BenchRow> {

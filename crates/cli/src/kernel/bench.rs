@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::run::{arguments, cells, values, zeros};
 use super::source::{KernelTemplate, Shape, dtype, shape};
-use crate::bench::suite::cache_bytes;
+use crate::bench::cache_bytes;
 use crate::{Failure, note, parse_device, print, print_json};
 
 /// Options of `bornite kernel bench`.

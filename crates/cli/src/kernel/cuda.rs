@@ -133,12 +133,22 @@ impl SourceOrigin {
         }
     }
 
+    /// The source line of a line of the kernel's text form.
+    pub fn source_line(&self, line: usize) -> Option<u32> {
+        self.lowered.lines.get(line.checked_sub(1)?).copied().filter(|line| *line > 0)
+    }
+
+    /// The text of a line.
+    pub fn text(&self, line: u32) -> &str {
+        match &self.lines {
+            SourceLines::Text(text) => text.lines().nth((line as usize).saturating_sub(1)).unwrap_or_default(),
+            SourceLines::Cuda(module) => module.line(line),
+        }
+    }
+
     /// A line as a compiler shows it: file, number and text.
     pub fn shown(&self, line: u32) -> String {
-        let text = match &self.lines {
-            SourceLines::Text(text) => text.lines().nth(line as usize - 1).unwrap_or_default(),
-            SourceLines::Cuda(module) => module.line(line),
-        };
+        let text = self.text(line);
         let (file, line) = self.location(line);
         let pad = " ".repeat(line.to_string().len());
         format!("{pad}--> {}:{line}\n{pad} |\n{line} | {text}", file.display())

@@ -1,6 +1,7 @@
-//! `bornite kernel …`: lists, emits, checks, runs, times and tunes templates, expressions and
-//! kernel files.
+//! `bornite kernel …`: lists, emits, checks, runs, analyzes, times and tunes templates, expressions
+//! and kernel files.
 
+mod analyze;
 mod argument;
 mod bench;
 mod bind;
@@ -12,6 +13,7 @@ mod finding;
 mod gradient;
 mod judge;
 mod launch_file;
+mod occupancy;
 mod outputs;
 mod python;
 mod run;
@@ -20,7 +22,9 @@ mod standalone;
 mod tune;
 mod unchecked;
 
-pub use source::TEMPLATES;
+pub use bench::filled;
+pub use run::values;
+pub use source::{KernelTemplate, TEMPLATES};
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -77,6 +81,8 @@ pub enum KernelCommand {
     Grad(Box<gradient::GradOptions>),
     /// Compare the gradients of a kernel with finite differences, in f64
     Gradcheck(Box<gradient::GradcheckOptions>),
+    /// Analyze memory accesses, bank conflicts, divergence and occupancy of a launch, without a GPU
+    Analyze(Box<analyze::AnalyzeOptions>),
     /// Time a template or an elementwise operation
     Bench(bench::KernelBenchOptions),
     /// Find the fastest tile size of a template, or kernel or block size of a file, and store it
@@ -118,6 +124,7 @@ pub fn run(command: &KernelCommand) -> Result<ExitCode, Failure> {
         KernelCommand::Run(options) => run::run(options),
         KernelCommand::Grad(options) => gradient::grad(options),
         KernelCommand::Gradcheck(options) => gradient::gradcheck(options),
+        KernelCommand::Analyze(options) => analyze::run(options),
         KernelCommand::Bench(options) => bench::run(options),
         KernelCommand::Tune(options) => tune::run(options),
         KernelCommand::Judge(options) => judge::run(options),

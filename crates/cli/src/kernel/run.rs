@@ -122,15 +122,22 @@ pub fn words(bytes: &[u8]) -> Vec<u64> {
 }
 
 fn interpret(job: &Job, options: InterpreterOptions) -> Result<Result<RunOutcome, Fault>, Failure> {
-    let kernel = &job.kernel;
+    let mut lines = vec![];
+    let (memory, outcome) = with_args(job, |kernel, args| {
+        interp::run_printing(kernel, args, options, &mut |line| lines.push(line.to_owned()))
+    })?;
+    Ok(outcome.map(|()| RunOutcome { memory, lines }))
+}
+
+/// Calls `run` with copies of a kernel's arrays, and returns them with its result.
+pub fn with_args<R>(job: &Job, run: impl FnOnce(&Kernel, &mut [Arg<'_>]) -> R) -> Result<(Vec<Vec<u64>>, R), Failure> {
     let mut memory = copy_memory(&job.memory)?;
-    let mut args: Vec<Arg> = (memory.iter_mut().zip(&kernel.params))
+    let mut args: Vec<Arg> = (memory.iter_mut().zip(&job.kernel.params))
         .map(|(words, p)| if p.access == Access::Read { Arg::Read(words) } else { Arg::Write(words) })
         .collect();
     args.extend(job.values.iter().map(|parts| Arg::Value(parts)));
-    let mut lines = vec![];
-    let outcome = interp::run_printing(kernel, &mut args, options, &mut |line| lines.push(line.to_owned()));
-    Ok(outcome.map(|()| RunOutcome { memory, lines }))
+    let result = run(&job.kernel, &mut args);
+    Ok((memory, result))
 }
 
 /// Runs on a device with a limit of statements. Printed lines are not captured there.

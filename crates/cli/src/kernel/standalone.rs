@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use bornite_cuda::Disassembler;
+use bornite_cuda::{Cubin, Disassembler};
 use bornite_lang::cuda::CudaModule;
 
 use super::check::CheckVerdict;
@@ -45,6 +45,13 @@ pub fn emit(
         _ => text.into_bytes(),
     };
     write_output(&bytes, target, out)
+}
+
+/// Compiles a kernel of a CUDA C++ file, as it would be without this program.
+pub fn compile(file: &Path, kernel: Option<&str>, launch: &LaunchOptions, arch: &str) -> Result<Cubin, Failure> {
+    let options = launch.preprocessor().options();
+    let text = CudaModule::standalone(&file.to_string_lossy(), &cuda::read(file)?, Some(file), &options, kernel)?;
+    Ok(bornite_cuda::compile_with("kernel", &text, arch, OPTIONS)?)
 }
 
 /// A comment that names the source, what is fixed, and what was not checked.

@@ -92,10 +92,16 @@ impl<'k> Machine<'k, '_, '_> {
                     let Some((stmt, rest)) = rest.split_first().filter(|_| !group.mask.is_empty()) else { continue };
                     group.rest.push(Level::Block(rest));
                     self.count_statement(Some(stmt))?;
+                    if self.tracer.is_some() {
+                        self.trace_statement(stmt, &group.mask);
+                    }
                     match stmt {
                         Stmt::If { condition, then, otherwise } => {
                             let condition = self.component(*condition, 0);
                             let [yes, no] = [true, false].map(|on| group.mask.and(|l| (condition.bits[l] != 0) == on));
+                            if self.tracer.is_some() {
+                                self.trace_branch(stmt, &yes, &no);
+                            }
                             groups.fork(group, [(yes, then), (no, otherwise)]);
                             return Ok(None);
                         }
@@ -161,7 +167,11 @@ impl<'k> Machine<'k, '_, '_> {
         let body = match looping.stmt {
             Stmt::For { counter, body, .. } => {
                 let end = &looping.end;
-                active = active.and(|lane| end.as_ref().is_some_and(|end| looping.iteration < end.int(lane)));
+                let next = active.and(|lane| end.as_ref().is_some_and(|end| looping.iteration < end.int(lane)));
+                if self.tracer.is_some() {
+                    self.trace_branch(looping.stmt, &next, &active.without(&next));
+                }
+                active = next;
                 self.set_counter(*counter, looping.iteration, &active);
                 body
             }

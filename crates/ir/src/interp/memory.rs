@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::lanes::{Mask, Register};
 use super::races::{AccessEvent, AccessKind, Conflict};
-use super::{Component, ExecutionOrder, Machine, RecordedAccess};
+use super::{Component, ExecutionOrder, Machine, RecordedAccess, trace};
 use crate::{
     Arg, Args, EarlierAccess, Expr, Fault, FaultKind, Kernel, Layout, LocalArrayId, ParamId, Scalar, SharedId, Stmt,
     Value, View, WARP_SIZE, load_scalar, store_scalar,
@@ -108,7 +108,11 @@ impl Machine<'_, '_, '_> {
     ) -> Result<Vec<Component>, Fault> {
         let width = width as usize;
         let positions = self.element_positions(view, indices, width, mask)?;
-        if let Some(component) = self.component_indices(view, indices, mask)? {
+        let component = self.component_indices(view, indices, mask)?;
+        if self.tracer.is_some() {
+            self.trace_access(view, trace::AccessKind::Load, (&positions, component.as_deref()), width, mask);
+        }
+        if let Some(component) = component {
             return self.load_component(view, &positions, &component, mask);
         }
         self.record_accesses(view, &positions, width, mask, AccessKind::Read)?;
@@ -145,10 +149,16 @@ impl Machine<'_, '_, '_> {
     ) -> Result<(), Fault> {
         if let Some(component) = self.component_indices(view, indices, mask)? {
             let positions = self.element_positions(view, indices, 1, mask)?;
+            if self.tracer.is_some() {
+                self.trace_access(view, trace::AccessKind::Store, (&positions, Some(&component)), 1, mask);
+            }
             return self.store_component(view, &positions, &component, &components[0], mask);
         }
         let count = self.bound_view(view).layout.offsets.len();
         let positions = self.element_positions(view, indices, components.len() / count, mask)?;
+        if self.tracer.is_some() {
+            self.trace_access(view, trace::AccessKind::Store, (&positions, None), components.len() / count, mask);
+        }
         self.record_accesses(view, &positions, components.len() / count, mask, AccessKind::Write)?;
         let order = self.options.order;
         for (n, component) in components.iter().enumerate() {
@@ -167,7 +177,7 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Returns the element offset that each lane accesses; unspecified for inactive lanes.
-    fn element_positions(
+    pub(super) fn element_positions(
         &self,
         view: View,
         indices: &[Component],
@@ -341,6 +351,9 @@ impl Machine<'_, '_, '_> {
     ) -> Result<Vec<Component>, Fault> {
         let (layout, cells) = (self.bound_view(view).layout.clone(), self.bound_view(view).cells);
         let component_indices = self.component_indices(view, indices, mask)?;
+        if self.tracer.is_some() {
+            self.trace_atomic(view, indices, component_indices.as_deref(), mask)?;
+        }
         // Components that a lane updates.
         let components_of = |lane: usize| match &component_indices {
             Some(component) => component[lane]..component[lane] + 1,
@@ -368,7 +381,7 @@ impl Machine<'_, '_, '_> {
         Ok(out.into_iter().map(Rc::new).collect())
     }
 
-    fn bound_view(&self, view: View) -> &BoundView {
+    pub(super) fn bound_view(&self, view: View) -> &BoundView {
         match view {
             View::Param(ParamId(n)) => &self.params[n as usize],
             View::Shared(SharedId(n)) => &self.shared_views[n as usize],

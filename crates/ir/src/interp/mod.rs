@@ -10,26 +10,30 @@
 mod compute;
 mod divergence;
 mod evaluate;
+mod frame;
 mod lanes;
 mod local_arrays;
 mod memory;
 mod options;
 mod races;
 mod recorded;
+mod trace;
 
 use std::rc::Rc;
 
 use crate::{
     Access, Arg, Check, Code, ExprId, Fault, FaultKind, FunctionId, Kernel, LaunchMode, LocalArrayId, LocalId, ParamId,
-    SharedId, Stmt, Struct, Value, View, WARP_SIZE, check_args, verify,
+    SharedId, Stmt, Value, View, WARP_SIZE, check_args, verify,
 };
 pub use compute::{evaluate, evaluate_algebra};
+use frame::{Component, Frame, LoopMasks, Slots};
 use lanes::{Mask, Register};
 use local_arrays::LocalMemory;
 use memory::BoundView;
 pub use options::{ExecutionOrder, InterpreterOptions};
 use races::AccessHistory;
 use recorded::RecordedAccess;
+pub use trace::{AccessKind, TracedAccess, Tracer};
 
 /// Instances of a `ParallelFor` that are executed together.
 const CHUNK: u64 = 256;
@@ -54,11 +58,33 @@ pub fn run_printing(
     options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
 ) -> Result<(), Fault> {
+    checked_run(kernel, args, options, print, None)
+}
+
+/// Runs a kernel on `args` with the given options and reports every statement, branch and memory
+/// access to `tracer`. Debug prints are dropped.
+pub fn run_traced(
+    kernel: &Kernel,
+    args: &mut [Arg<'_>],
+    options: InterpreterOptions,
+    tracer: &mut dyn Tracer,
+) -> Result<(), Fault> {
+    checked_run(kernel, args, options, &mut |_| {}, Some(tracer))
+}
+
+/// Verifies the kernel and its arguments, and runs it.
+fn checked_run(
+    kernel: &Kernel,
+    args: &mut [Arg<'_>],
+    options: InterpreterOptions,
+    print: &mut dyn FnMut(&str),
+    tracer: Option<&mut dyn Tracer>,
+) -> Result<(), Fault> {
     if let Err(error) = verify(kernel) {
         return Err(Fault::invalid_call(kernel, error.message));
     }
     let values = check_args(kernel, args)?;
-    recorded::run_recorded(kernel, args, &values, options, print)
+    recorded::run_recorded(kernel, args, &values, options, print, tracer)
 }
 
 /// Runs a kernel on checked arguments, of which `values` are the first components of the values.
@@ -70,6 +96,7 @@ fn launch<'k>(
     options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
     recording: Option<RecordedAccess<'k>>,
+    tracer: Option<&mut dyn Tracer>,
 ) -> Result<(), Box<(Fault, Option<RecordedAccess<'k>>)>> {
     let (blocks, lanes) = match kernel.launch {
         LaunchMode::ParallelFor { .. } => {
@@ -120,6 +147,7 @@ fn launch<'k>(
         stmt: None,
         recording,
         race: None,
+        tracer: tracer.map(|tracer| tracer as &mut dyn Tracer), // shortens the lifetime
     };
     for n in 0..blocks {
         machine.block = if options.order == ExecutionOrder::Forward { n } else { blocks - 1 - n };
@@ -133,75 +161,6 @@ struct SharedMemory {
     words: Vec<u64>,
     written: Vec<bool>,
     history: AccessHistory,
-}
-
-/// Lanes that left a running loop, or its current iteration.
-struct LoopMasks {
-    broken: Mask,
-    continued: Mask,
-}
-
-impl LoopMasks {
-    fn new(lanes: usize) -> LoopMasks {
-        LoopMasks { broken: Mask::none(lanes), continued: Mask::none(lanes) }
-    }
-}
-
-/// First register of each expression and variable.
-struct Slots {
-    exprs: Vec<u32>,
-    locals: Vec<u32>,
-    /// Total number of registers that expressions need.
-    count: usize,
-}
-
-impl Slots {
-    fn new(code: &Code, structs: &[Struct]) -> Slots {
-        let allocate = |counts: &mut dyn Iterator<Item = usize>| {
-            let mut next = 0;
-            let mut firsts = vec![];
-            for count in counts {
-                firsts.push(next as u32);
-                next += count;
-            }
-            (firsts, next)
-        };
-        let (exprs, count) = allocate(&mut code.types.iter().map(|ty| ty.component_count(structs)));
-        let (locals, _) = allocate(&mut code.locals.iter().map(|local| local.init.len()));
-        Slots { exprs, locals, count }
-    }
-}
-
-/// Register of one component of a value.
-type Component = Rc<Register>;
-
-/// Stack frame of the kernel or of a function.
-struct Frame<'k> {
-    code: &'k Code,
-    slots: Rc<Slots>,
-    arguments: Vec<Vec<Component>>,
-    registers: Vec<Option<Component>>,
-    locals: Vec<Register>,
-    returned: Mask,
-    /// Return values of the lanes that have returned.
-    result: Vec<Register>,
-    loops: Vec<LoopMasks>,
-}
-
-impl<'k> Frame<'k> {
-    fn new(code: &'k Code, slots: Rc<Slots>, arguments: Vec<Vec<Component>>, lanes: usize) -> Frame<'k> {
-        let init = code.locals.iter().flat_map(|local| &local.init);
-        Frame {
-            code,
-            arguments,
-            registers: vec![None; slots.count],
-            slots,
-            locals: init.map(|&value| Register::splat(value, lanes)).collect(),
-            returned: Mask::none(lanes),
-            result: vec![],
-            loops: vec![],
-        }
-    }
 }
 
 struct Machine<'k, 'a, 'b> {
@@ -235,6 +194,7 @@ struct Machine<'k, 'a, 'b> {
     recording: Option<RecordedAccess<'k>>,
     /// The earlier access of the race that ended the run.
     race: Option<RecordedAccess<'k>>,
+    tracer: Option<&'a mut dyn Tracer>,
 }
 
 impl<'k> Machine<'k, '_, '_> {
@@ -307,6 +267,9 @@ impl<'k> Machine<'k, '_, '_> {
             }
             self.count_statement(Some(stmt))?;
             self.stmt = Some(stmt);
+            if self.tracer.is_some() {
+                self.trace_statement(stmt, &mask);
+            }
             match stmt {
                 Stmt::Let(id) => self.evaluate(*id, &mask).map_err(|fault| self.locate(fault, stmt))?,
                 Stmt::Assign(local, value) => {
@@ -321,9 +284,12 @@ impl<'k> Machine<'k, '_, '_> {
                 Stmt::For { counter, end, body } => {
                     let end = self.component(*end, 0);
                     self.run_loop(body, &mask, |machine, active, iteration| {
-                        let active = active.and(|lane| iteration < end.int(lane));
-                        machine.set_counter(*counter, iteration, &active);
-                        active
+                        let next = active.and(|lane| iteration < end.int(lane));
+                        if machine.tracer.is_some() {
+                            machine.trace_branch(stmt, &next, &active.without(&next));
+                        }
+                        machine.set_counter(*counter, iteration, &next);
+                        next
                     })?;
                     mask = mask.without(&self.frame.returned);
                 }
@@ -337,6 +303,9 @@ impl<'k> Machine<'k, '_, '_> {
                     if self.warp_barriers && self.diverges_at_warp_barriers(&yes, then, &no, otherwise) {
                         mask = self.execute_divergent(stmt, mask)?;
                         continue;
+                    }
+                    if self.tracer.is_some() {
+                        self.trace_branch(stmt, &yes, &no);
                     }
                     mask = self.execute(then, yes)?;
                     mask.add(&self.execute(otherwise, no)?);

@@ -5,7 +5,7 @@
 //! it records the statement of each access that the history reported as the earlier one.
 
 use super::races::Conflict;
-use super::{InterpreterOptions, launch};
+use super::{InterpreterOptions, Tracer, launch};
 use crate::{Arg, Fault, Kernel, LaunchMode, Stmt, Value, View};
 
 /// The earlier access of a race, and the statement that performed it last in this run.
@@ -24,11 +24,12 @@ pub(super) fn run_recorded(
     values: &[Value],
     options: InterpreterOptions,
     print: &mut dyn FnMut(&str),
+    tracer: Option<&mut dyn Tracer>,
 ) -> Result<(), Fault> {
     let tracked = matches!(kernel.launch, LaunchMode::Blocks { .. }) || options.check_instance_races;
     let copy = |arg: &Arg| if let Arg::Write(words) = arg { Some(words.to_vec()) } else { None };
     let before: Vec<Option<Vec<u64>>> = args.iter().filter(|_| tracked).map(copy).collect();
-    let (fault, race) = match launch(kernel, args, values, options, print, None) {
+    let (fault, race) = match launch(kernel, args, values, options, print, None, tracer) {
         Ok(()) => return Ok(()),
         Err(error) => *error,
     };
@@ -40,5 +41,5 @@ pub(super) fn run_recorded(
             arg.copy_from_slice(&words);
         }
     }
-    Err(launch(kernel, args, values, options, &mut |_| {}, race).err().map_or(fault, |error| error.0))
+    Err(launch(kernel, args, values, options, &mut |_| {}, race, None).err().map_or(fault, |error| error.0))
 }

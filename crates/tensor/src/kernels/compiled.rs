@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_codegen::cuda::THREADS_PER_BLOCK;
 use bornite_ir::adjoint::AdjointOptions;
-use bornite_ir::{Arg, Kernel, ParamId, Scalar, Value, interp, verify};
+use bornite_ir::{Arg, Fault, Kernel, ParamId, Scalar, Value, interp, verify};
 use bornite_lang::{Lowered, ParamRef};
 
 use crate::graph::multi_output::{GradientFn, ImplementationKind, MultiOutput, outputs};
 use crate::graph::node::Op;
+use crate::kernels::analysis::KernelAnalysis;
 use crate::kernels::gradient::AdjointKernel;
 use crate::kernels::launch::{KernelArg, LaunchDims};
 use crate::runtime::buffer::Buffer;
 use crate::runtime::check;
-use crate::runtime::execute::{CodegenMode, Program, program, with_host_args};
+use crate::runtime::execute::{CodegenMode, Program, bad_call, program, with_host_args};
 use crate::runtime::timing::LaunchInfo;
 use crate::{DType, Device, Result, SourceLocation, Tensor, Var};
 
@@ -99,13 +100,42 @@ impl CompiledKernel {
 
     /// Runs the launch in the interpreter over copies of the arrays, with all of its checks.
     pub fn check(&self, arrays: &[Tensor], values: &[Vec<Value>], max_statements: Option<u64>) -> Result<()> {
+        self.interpret(arrays, values, max_statements, &mut |kernel, args, options| {
+            interp::run_with(kernel, args, options)
+        })
+    }
+
+    /// Passes copies of the arrays to an interpreter run.
+    fn interpret(
+        &self,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        max_statements: Option<u64>,
+        run: &mut dyn FnMut(&Kernel, &mut [Arg<'_>], interp::InterpreterOptions) -> std::result::Result<(), Fault>,
+    ) -> Result<()> {
         let copy = |array: &Tensor| Buffer::from_words(Device::Interpreter, array.words()?);
         let buffers = arrays.iter().map(copy).collect::<Result<Vec<Buffer>>>()?;
         let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
         let kernel = &self.lowered.kernel;
         let options = interp::InterpreterOptions { max_statements, ..interp::InterpreterOptions::default() };
-        let run = |args: &mut [Arg<'_>]| interp::run_with(kernel, args, options);
-        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, run)
+        with_host_args(kernel, &buffers.iter().collect::<Vec<_>>(), &values, |args| run(kernel, args, options))
+    }
+
+    /// Analyzes the launch in the interpreter, over copies of the arrays.
+    pub fn analyze(
+        &self,
+        arrays: &[Tensor],
+        values: &[Vec<Value>],
+        max: Option<u64>,
+        cuda_vectors: bool,
+    ) -> Result<KernelAnalysis> {
+        let line = |line: usize| self.lowered.lines.get(line.checked_sub(1)?).copied().filter(|line| *line > 0);
+        let mut analysis = None;
+        self.interpret(arrays, values, max, &mut |kernel, args, options| {
+            analysis = Some(KernelAnalysis::run(kernel, args, options, line, cuda_vectors)?);
+            Ok(())
+        })?;
+        analysis.ok_or_else(|| bad_call(&self.kernel, "the kernel did not run"))
     }
 
     /// The written arrays after a launch with validated arrays and values.

@@ -13,6 +13,7 @@ use bornite_ir::{Access, Kernel, Scalar, Value};
 use bornite_lang::{Lowered, ParamRef};
 
 use crate::graph::multi_output::GradientFn;
+use crate::kernels::analysis::KernelAnalysis;
 use crate::kernels::compiled::{CompiledKernel, LastLaunch};
 use crate::kernels::gradient::DifferentiableLaunch;
 use crate::kernels::launch::{KernelArg, Launch, LaunchDims};
@@ -204,6 +205,30 @@ impl CustomKernel {
         }
         let checks = if check { Checks::FirstRun } else { Checks::EveryRun };
         PreparedLaunch::new(bound, checks, max_statements, location)
+    }
+
+    /// Analyzes a launch without a GPU: memory transactions, bank conflicts, divergence and
+    /// arithmetic intensity by source line. The interpreter runs it with all checks, over copies of
+    /// the arrays.
+    ///
+    /// ```
+    /// use bornite::{DType, Device, Tensor, kernel::Module};
+    /// # fn main() -> bornite::Result<()> {
+    /// let text = "__global__ void columns(const float* x, float* y) { y[threadIdx.x] = x[32 * threadIdx.x]; }";
+    /// let columns = Module::parse("columns.cu", text)?.kernel("columns")?;
+    /// let [x, y] = [1024, 32].map(|n| Tensor::zeros(&[n], DType::F32, Device::cpu()));
+    /// let launch = bornite::kernel::LaunchDims::Blocks { grid: [1; 3], block: [32, 1, 1], shared_bytes: 0 };
+    /// let analysis = columns.analyze(launch, &[(&x).into(), (&y).into()])?;
+    /// assert_eq!(analysis.accesses[0].transactions, 32); // sectors of 32 bytes, where 4 would hold the data
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn analyze(&self, launch: impl Into<Launch>, args: &[KernelArg]) -> Result<KernelAnalysis> {
+        let (location, Launch { dims, max_statements, .. }) = (SourceLocation::here(), launch.into());
+        let BoundLaunch { compiled, arrays, values } = self.bind(dims, args, location)?;
+        let analyzed = compiled.analyze(&arrays, &values, max_statements, self.module.has_flat_arrays());
+        analyzed.map_err(|error| self.with_source_line(&compiled.lowered, error, location))
     }
 
     /// As [`CustomKernel::prepare`], without index checks on a GPU and without a run in the

@@ -3,7 +3,7 @@
 use bornite::ops::Conv2dOptions;
 use bornite::{DType, Tensor};
 
-use super::{BenchCase, f32s, function};
+use super::{BenchCase, f32s, function, naive};
 
 /// Sizes of a convolution of square images.
 struct ConvCase {
@@ -57,12 +57,32 @@ impl ConvCase {
     }
 }
 
-/// Adds the rows; `large` includes those that take seconds on a CPU.
-pub fn images(cases: &mut Vec<BenchCase>, large: bool) {
+/// Convolutions of benchmark tables.
+const TABLES: [ConvCase; 2] = [conv(1, 32, 64, 64, 3), conv(32, 64, 128, 128, 3)];
+
+impl ConvCase {
+    fn forward(&self) -> BenchCase {
+        let options = self.options();
+        let forward = move |x: &[Tensor]| vec![x[0].conv2d(&x[1], Some(&x[2]), options)];
+        function(self.name(""), self.inputs(), forward).flops(self.flops())
+    }
+}
+
+/// The convolutions of benchmark tables; the large one only if not `quick`.
+pub fn convolution_tables(quick: bool) -> Vec<BenchCase> {
+    let case = |conv: &ConvCase| {
+        let ConvCase { batch, channels, side, out, .. } = *conv;
+        conv.forward().naive(naive::conv3x3(batch, channels, side, out))
+    };
+    TABLES.iter().take(if quick { 1 } else { 2 }).map(case).collect()
+}
+
+/// Convolutions, forward and backward; `large` includes those that take seconds on a CPU.
+pub fn convolutions(large: bool) -> Vec<BenchCase> {
+    let mut cases = vec![];
     for conv in CONVOLUTIONS.iter().skip(usize::from(!large)) {
         let options = conv.options();
-        let forward = move |x: &[Tensor]| vec![x[0].conv2d(&x[1], Some(&x[2]), options)];
-        cases.push(function(conv.name(""), conv.inputs(), forward).flops(conv.flops()));
+        cases.push(conv.forward());
         let side = conv.side / conv.stride;
         let dy = (vec![conv.batch, conv.out, side, side], DType::F32);
         let backward = move |x: &[Tensor]| {
@@ -72,17 +92,36 @@ pub fn images(cases: &mut Vec<BenchCase>, large: bool) {
         let inputs = [conv.inputs(), vec![dy]].concat();
         cases.push(function(conv.name("backward_"), inputs, backward).flops(3 * conv.flops()));
     }
-    let (n, c, side) = if large { (32, 64, 128) } else { (8, 64, 32) };
+    cases
+}
+
+/// Adds convolutions, pooling and batch norm.
+pub fn images(cases: &mut Vec<BenchCase>, large: bool) {
+    cases.extend(convolutions(large));
+    cases.push(if large { max_pool(32, 64, 128) } else { max_pool(8, 64, 32) });
+    cases.push(batch_norm(32, 64, 32));
+}
+
+pub fn max_pool(n: usize, c: usize, side: usize) -> BenchCase {
     let elements = n * c * side * side;
     let pool = |x: &[Tensor]| vec![x[0].max_pool2d([2, 2], (2, 2))];
     let name = format!("maxpool2_f32_{n}x{c}x{side}x{side}");
-    cases.push(function(name, f32s(&[&[n, c, side, side]]), pool).bytes(5 * elements));
-    let (n, c, side) = (32, 64, 32);
+    let case = function(name, f32s(&[&[n, c, side, side]]), pool);
+    case.bytes(5 * elements).light_flops(elements).naive(naive::max_pool(n * c, side))
+}
+
+/// Batch norm in evaluation. The variance is a square, so that random inputs are valid.
+pub fn batch_norm(n: usize, c: usize, side: usize) -> BenchCase {
     let norm = move |x: &[Tensor]| {
         let [mean, variance, weight, bias] = [1, 2, 3, 4].map(|n| x[n].reshape(&[c, 1, 1]));
         vec![(&x[0] - mean) * (variance.square() + 1e-5).rsqrt() * weight + bias]
     };
     let inputs = f32s(&[&[n, c, side, side], &[c], &[c], &[c], &[c]]);
     let name = format!("batchnorm_eval_f32_{n}x{c}x{side}x{side}");
-    cases.push(function(name, inputs, norm).bytes(8 * n * c * side * side));
+    let elements = n * c * side * side;
+    function(name, inputs, norm).bytes(8 * elements).light_flops(4 * elements).naive(naive::batch_norm(
+        n,
+        c,
+        side * side,
+    ))
 }
