@@ -10,6 +10,7 @@ mod language;
 mod local_arrays;
 mod namespaces;
 mod preprocessor;
+mod reinterpret;
 mod rules;
 mod specializations;
 mod standalone;

@@ -4,7 +4,7 @@
 use bornite_ir::{Op, Scalar, Type, Value};
 
 use super::index::Index;
-use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
@@ -251,19 +251,8 @@ impl<'m> Lowering<'m> {
     /// Lowers `&operand`.
     pub(super) fn address(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
-            CudaOperand::Lvalue(Lvalue {
-                root: LvalueRoot::Element { view, mut at, range, width, element, choice },
-                path,
-                constant,
-                ..
-            }) if matches!(path[..], [] | [Projection::Reinterpret(_)]) => {
-                let rank = at.len();
-                let last = at.pop().map(|id| Tree::emitted(id, self.index_type));
-                let cast_type =
-                    path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
-                let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
-                let pointer = Pointer { constant, choice, ..Pointer::to_view(view, element, rank, false, &[]) };
-                Ok(CudaOperand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
+            CudaOperand::Lvalue(lvalue) if let Some(pointer) = self.element_address(&lvalue) => {
+                Ok(CudaOperand::Pointer(pointer))
             }
             CudaOperand::Lvalue(lvalue) => Ok(CudaOperand::Address(lvalue)),
             pointer @ CudaOperand::Pointer(_) => Ok(pointer),

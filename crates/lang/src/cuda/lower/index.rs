@@ -263,6 +263,9 @@ impl<'m> Lowering<'m> {
 
     /// Dereferences a pointer.
     pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<CudaOperand> {
+        if pointer.split > 1 {
+            return self.part_of_element(pointer);
+        }
         let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, choice, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
@@ -278,7 +281,7 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Lvalue(Lvalue {
             root: LvalueRoot::Element { view, at, range, width, element: ty, choice },
             path,
-            ty: cast_type.map_or(ty, Into::into),
+            ty: cast_type.unwrap_or(ty),
             constant,
         }))
     }

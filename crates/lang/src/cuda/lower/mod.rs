@@ -7,7 +7,7 @@
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
 //! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `reinterpret.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs`, `memory_functions.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
@@ -54,6 +54,7 @@ mod pair;
 mod parallel_for;
 mod printer_functions;
 mod reference;
+mod reinterpret;
 mod scan;
 mod scope;
 mod shared;
@@ -243,6 +244,8 @@ pub(super) struct Lowering<'m> {
     /// read by loading the whole element.
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
+    /// Views with the declaration of their array.
+    declared_views: Vec<(View, SourceSpan)>,
     /// Views of const elements, with their names.
     read_only: Vec<(View, String)>,
     /// Expressions lowered so far and nesting of type aliases; both are limited.
@@ -317,6 +320,7 @@ impl<'m> Lowering<'m> {
             local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
+            declared_views: vec![],
             read_only: vec![],
             steps: 0,
             depth: 0,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Access, Dim, Extent, Scalar, Type, contiguous};
+use bornite_ir::{Access, Dim, Extent, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
@@ -123,13 +123,18 @@ impl<'m> Lowering<'m> {
         let access = if constant { Access::Read } else { Access::ReadWrite };
         let name = self.text(d.name).to_owned();
         self.check_view_type(ty, d.span)?;
-        let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
+        let memory = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+        let width = memory.map_or(1, |(_, grouping)| u64::from(grouping.width));
+        let memory_type = memory.map_or(ty, |(scalar, _)| scalar.into());
+        let view = self.w.b.view(&name, memory_type, &contiguous(&[elements.saturating_mul(width).into()]), access);
+        self.declared_views.push((view.into(), d.span));
         if constant {
             self.read_only.push((view.into(), name.clone()));
         }
         self.params.push((name, ParamRef::View(self.views)));
         self.views += 1;
         let pointer = Pointer::to_view(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
+        let pointer = memory.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
         Ok(Binding::Pointer(Pointer { constant, ..pointer }))
     }
 
@@ -338,8 +343,10 @@ impl<'m> Lowering<'m> {
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
-                    let memory_type = self.cast_element(function, param, ty).map_or(ty, Type::Scalar);
-                    let view = self.w.b.view(&name, memory_type, &dims, access);
+                    let memory = self.memory_scalar(param.span);
+                    let memory = memory.and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+                    let view = self.w.b.view(&name, memory.map_or(ty, |(scalar, _)| scalar.into()), &dims, access);
+                    self.declared_views.push((view.into(), param.span));
                     if access == Access::Read {
                         self.read_only.push((view.into(), source.to_owned()));
                     }
@@ -354,8 +361,8 @@ impl<'m> Lowering<'m> {
                         self.flat_arrays.push((name.clone(), rows.clone()));
                     }
                     let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
-                    let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
-                    let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
+                    let pointer = memory.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
+                    let pointer = Pointer { constant: param.ty.constant, ..pointer };
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
@@ -391,23 +398,6 @@ impl<'m> Lowering<'m> {
             self.bind(param.name, binding);
         }
         if failed { Err(super::LowerFailed) } else { Ok(()) }
-    }
-
-    /// Element type of a parameter that points to vectors of 2 or 4 and is cast to another pointer:
-    /// its memory then is an array of these elements, and its length is their number.
-    fn cast_element(&self, function: &'m Function, param: &Declarator, ty: Type) -> Option<Scalar> {
-        let Type::Vector(scalar, 2 | 4) = ty else { return None };
-        if self.request.round_trip || !param.sizes.is_empty() {
-            return None;
-        }
-        let mut is_cast = false;
-        super::scan::for_each_expr(&function.body, &mut |expr| {
-            if let ExprKind::Cast(to, inner) = &expr.kind {
-                let names = matches!(inner.kind, ExprKind::Name(name) if name == param.name);
-                is_cast |= names && to.pointers == 1 && to.base != param.ty.base;
-            }
-        });
-        is_cast.then_some(scalar)
     }
 
     /// Sizes of a multidimensional array parameter: `float a[][4]`, `float (*a)[4]`. The first is

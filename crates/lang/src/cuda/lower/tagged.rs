@@ -208,7 +208,8 @@ impl<'m> Lowering<'m> {
     /// Rejects pointers to rows and to reinterpreted elements, which a tag cannot describe.
     fn check_plain(&mut self, pointer: &Pointer, span: SourceSpan) -> LowerResult {
         let is_plain = pointer.rank == 1 && pointer.dims.is_none() && !pointer.has_rows();
-        if is_plain && pointer.width == 1 && pointer.cast_type.is_none() && !pointer.single {
+        let is_cast = pointer.width > 1 || pointer.split > 1 || pointer.cast_type.is_some();
+        if is_plain && !is_cast && !pointer.single {
             return Ok(());
         }
         let what = "a pointer that can point into different arrays, of several dimensions or cast,";
