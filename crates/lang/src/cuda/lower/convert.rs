@@ -23,20 +23,20 @@ impl<'m> Lowering<'m> {
 
     /// Implicit conversion.
     pub(super) fn convert(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
-        let is_class = |ty: Type| matches!(ty, Type::Struct(_));
-        if tree.ty != to
-            && is_class(to)
-            && let Some((item, _)) = self.struct_of(to)
-        {
-            let functions = &self.module.file.functions;
-            let is_explicit = |n: usize| functions[n].method.as_ref().is_some_and(|method| method.is_explicit);
-            if self.methods(item.name, item.name, 1).into_iter().any(is_explicit) {
-                let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
-                let what = format!("cannot convert '{found}' to '{expected}': its constructor is explicit");
-                return self.fail(span, what, format!("expected '{expected}'"), format!("write '{expected}(…)'"));
-            }
+        if tree.ty != to && self.has_explicit_constructor(to) {
+            let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
+            let what = format!("cannot convert '{found}' to '{expected}': its constructor is explicit");
+            return self.fail(span, what, format!("expected '{expected}'"), format!("write '{expected}(…)'"));
         }
         self.convert_or_construct(tree, to, span)
+    }
+
+    /// Returns true for a struct with an explicit constructor of one argument.
+    pub(super) fn has_explicit_constructor(&self, ty: Type) -> bool {
+        let functions = &self.module.file.functions;
+        let is_explicit = |n: usize| functions[n].method.as_ref().is_some_and(|method| method.is_explicit);
+        let item = if let Type::Struct(_) = ty { self.struct_of(ty) } else { None };
+        item.is_some_and(|(item, _)| self.methods(item.name, item.name, 1).into_iter().any(is_explicit))
     }
 
     /// Conversion that may call an explicit constructor.

@@ -44,6 +44,12 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
+        let operand = self.unloaded_operand(expr)?;
+        if self.pointer_slots.is_empty() { Ok(operand) } else { self.loaded_pointer(operand, expr.span) }
+    }
+
+    /// Lowers an expression; a stored pointer is not loaded.
+    pub(super) fn unloaded_operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
         self.deeper(expr.span, |lower| lower.operand_of(expr))
     }
 

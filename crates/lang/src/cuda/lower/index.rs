@@ -119,7 +119,7 @@ impl<'m> Lowering<'m> {
                     return Ok(CudaOperand::Pointer(pointer));
                 }
                 let pointer = self.offset_by(pointer, at);
-                self.element(pointer)
+                self.pointed_element(pointer, span)
             }
             CudaOperand::RegisterArray(array, mut at) => {
                 let tree = self.rvalue(index)?;
@@ -259,6 +259,12 @@ impl<'m> Lowering<'m> {
             None => tree,
         });
         pointer
+    }
+
+    /// Dereferences a pointer of the source.
+    pub(super) fn pointed_element(&mut self, pointer: Pointer, span: SourceSpan) -> LowerResult<CudaOperand> {
+        let pointer = self.single_choice(pointer, span);
+        self.element(pointer)
     }
 
     /// Dereferences a pointer.

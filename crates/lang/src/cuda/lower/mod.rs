@@ -6,7 +6,7 @@
 //! | to see | look in |
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs`, `stored_pointer.rs` |
 //! | operators and conversions | `expr.rs`, `convert.rs`, `reinterpret.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs`, `memory_functions.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
@@ -59,6 +59,7 @@ mod scan;
 mod scope;
 mod shared;
 mod stmt;
+mod stored_pointer;
 mod struct_type;
 mod tagged;
 mod template;
@@ -244,6 +245,8 @@ pub(super) struct Lowering<'m> {
     /// read by loading the whole element.
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
+    /// Declarations of pointers that are stored in structs and arrays.
+    pointer_slots: Vec<stored_pointer::PointerSlot>,
     /// Views with the declaration of their array.
     declared_views: Vec<(View, SourceSpan)>,
     /// Views of const elements, with their names.
@@ -320,6 +323,7 @@ impl<'m> Lowering<'m> {
             local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
+            pointer_slots: vec![],
             declared_views: vec![],
             read_only: vec![],
             steps: 0,

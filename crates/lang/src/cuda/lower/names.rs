@@ -123,6 +123,9 @@ impl<'m> Lowering<'m> {
         let access = if constant { Access::Read } else { Access::ReadWrite };
         let name = self.text(d.name).to_owned();
         self.check_view_type(ty, d.span)?;
+        if self.holds_pointers(ty) {
+            self.pointers_in_memory(ty, &name, d.span)?;
+        }
         let memory = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
         let width = memory.map_or(1, |(_, grouping)| u64::from(grouping.width));
         let memory_type = memory.map_or(ty, |(scalar, _)| scalar.into());
@@ -175,6 +178,7 @@ impl<'m> Lowering<'m> {
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
             (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
+            (CType::Value(ty), 2) => Ok(CType::Pointer(self.slot_type(name.span, ty, name.constant))),
             _ => self.unsupported(name.span, "a pointer to a pointer", "pass one array and offsets into it"),
         }
     }
@@ -289,7 +293,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
+    pub(super) fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
         if ty.component_count(self.w.b.structs()) == 0 {
             return self.unsupported(span, "an array of empty elements", "");
         }
@@ -352,6 +356,10 @@ impl<'m> Lowering<'m> {
                     }
                     self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
+                    if self.holds_pointers(ty) && self.pointers_in_memory(ty, source, param.span).is_err() {
+                        failed = true;
+                        continue;
+                    }
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
                     let Ok(rows) = self.param_rows(param) else {
                         failed = true;
@@ -369,7 +377,14 @@ impl<'m> Lowering<'m> {
                     let n = self.params.iter().filter(|(_, param)| matches!(param, ParamRef::Value(_))).count();
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
-                    Binding::Value(crate::lower::Tree::emitted(value, ty))
+                    let value = crate::lower::Tree::emitted(value, ty);
+                    match self.with_pointer_params(value, source, self.declared_fields(ty), param.span) {
+                        Ok(value) => Binding::Value(value),
+                        Err(LowerFailed) => {
+                            failed = true;
+                            continue;
+                        }
+                    }
                 }
                 CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
                     failed = true;
@@ -443,7 +458,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
+    pub(super) fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
         let found = self.request.views.iter().find(|(param, _)| param == source || param == name);
         match found {
             Some((_, dims)) => Some(dims.clone()),

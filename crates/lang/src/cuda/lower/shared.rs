@@ -39,7 +39,8 @@ impl<'m> Lowering<'m> {
                 self.shared.push(SharedArray { declared: d, bound, pointer: pointer.clone() });
                 return Ok(Binding::Pointer(pointer));
             }
-            _ => return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array"),
+            CType::Pointer(to) => self.slot_type(d.span, to, d.ty.constant),
+            _ => return self.unsupported(d.span, "a '__shared__' variable of this type", ""),
         };
         if d.init.is_some() {
             return self.unsupported(
