@@ -9,6 +9,7 @@ mod instances;
 mod language;
 mod local_arrays;
 mod namespaces;
+mod pointers;
 mod preprocessor;
 mod reinterpret;
 mod rules;

@@ -14,8 +14,10 @@ fn pointers_to_scalars_are_cast_to_vectors_of_other_scalars() {
                 __half2* pair = (__half2*)&wide[4];
                 x[0] = pair[1].y; x[1] = ((__half2*)&a)[3].x;
             }",
-            &[35.0, 14.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 8.0, 9.0, 10.0,
-                11.0, 12.0, 13.0, 14.0, 15.0, 10.0, 11.0, 26.0],
+            &[
+                35.0, 14.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 8.0, 9.0, 10.0,
+                11.0, 12.0, 13.0, 14.0, 15.0, 10.0, 11.0, 26.0,
+            ],
         ),
         (
             "#define LOAD(value) (reinterpret_cast<float4*>(&(value))[0])
@@ -75,6 +77,19 @@ fn arrays_and_variables_are_accessed_as_other_types() {
 }
 
 #[test]
+fn dynamic_shared_memory_holds_several_types() {
+    check(&[(
+        "__global__ void k(int* x) {
+            extern __shared__ char raw[];
+            double* d = (double*)raw; int* c = (int*)(raw + 8 * sizeof(double));
+            d[7] = 2.5; c[0] = 3; c[1] = 4;
+            x[0] = d[7] * 2; x[1] = c[1]; x[2] = ((int2*)c)->x; x[3] = raw[63];
+        }",
+        &[5.0, 4.0, 3.0, 64.0],
+    )]);
+}
+
+#[test]
 fn bits_survive_a_reinterpretation() {
     // All patterns of 16 bits, NaNs among them, pass through floats.
     check(&[(
@@ -100,7 +115,10 @@ fn casts_check_alignment_and_bounds() {
     check_errors(&[
         ("__global__ void k(__half* x) { x[0] = ((__half2*)(x + 3))->x; }", "not a multiple of 2"),
         ("__global__ void k(int* x) { x[0] = ((int4*)x)[16].x; }", "is outside"),
-        ("__global__ void k(int* x) { char* c = (char*)x; x[0] = *(int*)(c + 2); }", "multiple of the type's alignment"),
+        (
+            "__global__ void k(int* x) { char* c = (char*)x; x[0] = *(int*)(c + 2); }",
+            "multiple of the type's alignment",
+        ),
         ("__global__ void k(int* x) { ((char*)x)[5] = 1; }", "writing a part of a number through a pointer"),
         ("__global__ void k(int* x) { ((char4*)x)->y = 1; }", "writing a part of a number through a pointer"),
     ]);

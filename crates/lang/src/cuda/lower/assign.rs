@@ -240,7 +240,8 @@ impl<'m> Lowering<'m> {
             return Ok(self.increment_tagged(delta, is_postfix, &tagged));
         }
         if let Some((lvalue, slot)) = self.pointer_target(target)? {
-            let CudaOperand::Pointer(old) = self.loaded_pointer(CudaOperand::Lvalue(lvalue.clone()), target.span)? else {
+            let CudaOperand::Pointer(old) = self.loaded_pointer(CudaOperand::Lvalue(lvalue.clone()), target.span)?
+            else {
                 return self.fail(span, "arithmetic on a null pointer", "always null here", "");
             };
             let by = Index { tree: Tree::int(self.index_type, delta.into()), range: IntRange::of_type(Scalar::I8) };

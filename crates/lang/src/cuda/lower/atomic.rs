@@ -183,8 +183,7 @@ impl<'m> Lowering<'m> {
                 return Ok(());
             }
             lower.set_source_line(span);
-            let node =
-                Node::Atomic { atomic, view: *view, at: at.clone(), part: None, value: Box::new(tree.clone()) };
+            let node = Node::Atomic { atomic, view: *view, at: at.clone(), part: None, value: Box::new(tree.clone()) };
             lower.assign(old, &Tree::of(node, scalar));
             Ok(())
         })?;

@@ -366,9 +366,8 @@ impl<'m> Lowering<'m> {
             return false;
         }
         let function = &self.module.file.functions[n];
-        let result = self.attempt(|lower| {
-            lower.in_file_scope(&function.templates, bound, |lower| lower.c_type(&function.result))
-        });
+        let result = self
+            .attempt(|lower| lower.in_file_scope(&function.templates, bound, |lower| lower.c_type(&function.result)));
         matches!(result, Some(CType::Value(ty)) if self.holds_pointers(ty))
     }
 

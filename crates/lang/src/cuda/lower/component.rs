@@ -143,7 +143,9 @@ impl<'m> Lowering<'m> {
         let mut all = vec![];
         for first in (0..width).step_by(chunk.into()) {
             let mut at = at.to_vec();
-            if first > 0 && let Some(last) = at.pop() {
+            if first > 0
+                && let Some(last) = at.pop()
+            {
                 let last = Tree::emitted(last, self.index_type);
                 let index = Tree::op(Op::Add, vec![last, Tree::int(self.index_type, first.into())]);
                 at.push(self.w.emit(&index));

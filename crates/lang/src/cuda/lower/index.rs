@@ -139,7 +139,7 @@ impl<'m> Lowering<'m> {
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
-                        if lvalue.path.is_empty() {
+                        if lvalue.path.is_empty() && matches!(lvalue.root, LvalueRoot::Local(..)) {
                             self.move_to_memory(&lvalue);
                         }
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)

@@ -265,9 +265,9 @@ impl<'m> Lowering<'m> {
                 (Some(value), Some(ty)) => {
                     self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
                 }
-                (Some(value), None) if let Some(to) = pointer => self.operand(value).and_then(|operand| {
-                    self.returned_pointer(operand, to, function.result.constant, value.span)
-                }),
+                (Some(value), None) if let Some(to) = pointer => self
+                    .operand(value)
+                    .and_then(|operand| self.returned_pointer(operand, to, function.result.constant, value.span)),
                 (Some(value), None) if function.result.base == Base::Auto => {
                     self.operand(value).and_then(|operand| match operand {
                         pointer @ CudaOperand::Pointer(_) => Ok(pointer),

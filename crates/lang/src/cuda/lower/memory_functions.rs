@@ -58,9 +58,7 @@ impl<'m> Lowering<'m> {
     /// Lowers a pointer to elements in memory; a local array is moved there.
     fn whole_elements(&mut self, expr: &'m Expr) -> LowerResult<Pointer> {
         match self.operand(expr)? {
-            CudaOperand::Pointer(pointer)
-                if pointer.rank == 1 && pointer.dims.is_none() && pointer.split == 1 =>
-            {
+            CudaOperand::Pointer(pointer) if pointer.rank == 1 && pointer.dims.is_none() && pointer.split == 1 => {
                 Ok(Pointer { sizes: [].into(), ..pointer })
             }
             operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),

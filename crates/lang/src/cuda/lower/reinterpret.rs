@@ -189,7 +189,7 @@ impl<'m> Lowering<'m> {
         }
         let memory = self.memory_type(pointer.view);
         if memory == to {
-            let pointer = self.in_elements(pointer, span);
+            let pointer = self.in_parts(pointer, 1, span);
             let plain = Grouping { ty: to, cast_type: None, width: 1, split: 1 };
             return Ok(CudaOperand::Pointer(plain.apply(pointer)));
         }
@@ -201,15 +201,17 @@ impl<'m> Lowering<'m> {
                 Err(LowerFailed)
             }
             Some(grouping) if pointer.dims.is_none() || is_plain(&grouping) => {
-                let pointer = self.in_elements(pointer, span);
-                if grouping.split == 1 {
+                // Parts of one size are counted in parts of another.
+                let pointer = self.in_parts(pointer, grouping.split, span);
+                if grouping.split == pointer.split {
                     return Ok(CudaOperand::Pointer(grouping.apply(pointer)));
                 }
                 // Offsets count pointees, also where 32 bits do not hold them.
                 self.require_wide_index();
-                let times = |tree: Tree| Tree::op(Op::Mul, vec![tree, Tree::int(self.index_type, grouping.split.into())]);
+                let factor = grouping.split / pointer.split;
+                let times = |tree: Tree| Tree::op(Op::Mul, vec![tree, Tree::int(self.index_type, factor.into())]);
                 let offset = pointer.offset.clone().map(times);
-                let range = pointer.range.times(grouping.split.into());
+                let range = pointer.range.times(factor.into());
                 Ok(CudaOperand::Pointer(Pointer { offset, range, ..grouping.apply(pointer) }))
             }
             None if self.require_scalars(pointer.view, to) => Err(LowerFailed),
@@ -221,15 +223,18 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    /// Converts the offset of a pointer to parts of elements to one that counts elements; a pointer
-    /// into an element is a fault.
-    fn in_elements(&mut self, pointer: Pointer, span: SourceSpan) -> Pointer {
-        let Some(offset) = pointer.offset.clone().filter(|_| pointer.split > 1) else { return pointer };
+    /// Converts the offset of a pointer to parts of elements to one that counts larger parts, of
+    /// which an element has `split`; a pointer into such a part is a fault.
+    fn in_parts(&mut self, pointer: Pointer, split: u8, span: SourceSpan) -> Pointer {
+        if pointer.split <= split {
+            return pointer;
+        }
+        let Some(offset) = pointer.offset.clone() else { return Pointer { split, ..pointer } };
         let offset = self.materialize(offset);
-        let (element, part) = self.split_index(offset, pointer.split);
+        let (element, part) = self.split_index(offset, pointer.split / split);
         let is_first = Tree::op(Op::Eq, vec![part, Tree::int(self.index_type, 0)]);
         self.check_claim(&is_first, "the address is a multiple of the type's alignment", span);
-        Pointer { offset: Some(element), range: IntRange::of_type(self.index_type), split: 1, ..pointer }
+        Pointer { offset: Some(element), range: IntRange::of_type(self.index_type), split, ..pointer }
     }
 
     /// Element that a part of one belongs to, and the part's number in it.
@@ -276,13 +281,15 @@ impl<'m> Lowering<'m> {
         let (mut prefix, rank) = (at.clone(), at.len());
         let last = Tree::emitted(prefix.pop()?, self.index_type);
         let constant = lvalue.constant || self.read_only.iter().any(|(found, _)| found == view);
-        let pointer = Pointer { constant, prefix, choice: choice.clone(), ..Pointer::to_view(*view, *element, rank, false, &[]) };
+        let pointer =
+            Pointer { constant, prefix, choice: choice.clone(), ..Pointer::to_view(*view, *element, rank, false, &[]) };
         let pointer = Pointer { offset: Some(last), range: *range, rank, width: *width, ..pointer };
         match &lvalue.path[..] {
             [] => Some(pointer),
             [Projection::Reinterpret(to)] => Some(Pointer { cast_type: Some(*to), ..pointer }),
             [Projection::Reinterpret(Type::Vector(_, split)), Projection::DynamicIndex(part, _)] => {
-                let times = Tree::op(Op::Mul, vec![pointer.offset.clone()?, Tree::int(self.index_type, (*split).into())]);
+                let times =
+                    Tree::op(Op::Mul, vec![pointer.offset.clone()?, Tree::int(self.index_type, (*split).into())]);
                 let offset = Some(Tree::op(Op::Add, vec![times, part.clone()]));
                 let split = Grouping { ty: *element, cast_type: Some(lvalue.ty), width: 1, split: *split };
                 Some(split.apply(Pointer { offset, range: IntRange::of_type(self.index_type), ..pointer }))

@@ -154,6 +154,12 @@ impl Parser<'_> {
         self.advance();
         let mut found = self.at_type();
         while found && !self.is(")") {
+            // Template arguments of a struct: `(Vec<float, 4>*)`.
+            if self.is("<") {
+                self.at = self.after_angles(self.at);
+                found = !matches!(self.kind(), TokenKind::End);
+                continue;
+            }
             found = match self.kind() {
                 TokenKind::Reserved("*" | "&" | "::" | "__restrict__") => true,
                 TokenKind::Name(symbol) => self.is_type_name(symbol) || self.names.text(symbol) == "std",
@@ -164,6 +170,26 @@ impl Parser<'_> {
         }
         self.at = before;
         found
+    }
+
+    /// Index of the token after the template arguments that start at a token.
+    fn after_angles(&self, start: usize) -> usize {
+        let (mut depth, mut nested) = (0, 0);
+        for (n, token) in self.tokens.iter().enumerate().skip(start) {
+            match token.kind {
+                TokenKind::Reserved("(") => nested += 1,
+                TokenKind::Reserved(")") if nested > 0 => nested -= 1,
+                TokenKind::Reserved("<") if nested == 0 => depth += 1,
+                TokenKind::Reserved(">") if nested == 0 => depth -= 1,
+                TokenKind::Reserved(">>") if nested == 0 => depth -= 2,
+                TokenKind::Reserved(")" | ";" | "{" | "}") => break,
+                _ => {}
+            }
+            if depth <= 0 {
+                return n + 1;
+            }
+        }
+        self.tokens.len() - 1
     }
 
     fn sizeof_expr(&mut self) -> ParseResult<Expr> {
