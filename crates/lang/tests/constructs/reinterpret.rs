@@ -123,3 +123,19 @@ fn casts_check_alignment_and_bounds() {
         ("__global__ void k(int* x) { ((char4*)x)->y = 1; }", "writing a part of a number through a pointer"),
     ]);
 }
+
+#[test]
+fn words_of_doubles_and_comparisons_of_halves() {
+    check(&[(
+        "__global__ void k(int* x) {
+            double d = -2.5; x[0] = __double2hiint(d) == (int)0xc0040000; x[1] = __double2loint(d);
+            x[2] = __hiloint2double(__double2hiint(d), 0) * 2;
+            __half2 a = __floats2half2_rn(1.0f, 2.0f), b = __floats2half2_rn(2.0f, 2.0f);
+            __half2 less = __hlt2(a, b), same = __heq2(a, b);
+            x[3] = __low2float(less) * 10 + __high2float(less); x[4] = __low2float(same) * 10 + __high2float(same);
+            __half nan = __ushort_as_half(0x7e00), one = __float2half(1.0f);
+            x[5] = __hne(nan, one); x[6] = __hne(one, one); x[7] = __hne(one, __float2half(2.0f));
+        }",
+        &[1.0, 0.0, -5.0, 10.0, 1.0, 0.0, 0.0, 1.0],
+    )]);
+}

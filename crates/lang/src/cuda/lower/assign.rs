@@ -263,6 +263,10 @@ impl<'m> Lowering<'m> {
             }
         }
         let lvalue = self.lvalue(target)?;
+        if lvalue.ty == Scalar::Bool.into() && !self.request.round_trip {
+            let hint = "write 'b = true' or 'b = !b'";
+            return self.fail(span, format!("'{token}' on a bool"), "not in C++17", hint);
+        }
         let old = self.read(&lvalue, target.span)?;
         let old = self.materialize(old);
         let op = if delta > 0 { Binary::Add } else { Binary::Sub };

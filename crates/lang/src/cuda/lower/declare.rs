@@ -299,6 +299,7 @@ impl<'m> Lowering<'m> {
             }
             return Ok(Binding::Local(local, ty));
         };
+        self.check_enum_initializer(d, init)?;
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {

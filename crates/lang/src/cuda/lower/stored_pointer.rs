@@ -157,18 +157,27 @@ impl<'m> Lowering<'m> {
         self.is_array_declared(view) && self.is_plain_array(view, to)
     }
 
-    /// The stored pointer that an expression refers to, which is evaluated; `None` if it is
-    /// something else, which is not evaluated.
-    pub(super) fn pointer_target(&mut self, expr: &'m Expr) -> LowerResult<Option<(Lvalue, PointerSlot)>> {
+    /// Declaration of the stored pointer that an expression refers to, which is not evaluated.
+    fn slot_of(&mut self, expr: &'m Expr) -> Option<PointerSlot> {
         if self.pointer_slots.is_empty() {
-            return Ok(None);
+            return None;
         }
         let (mark, locals) = (self.w.b.mark(), self.locals);
         let operand = self.attempt(|lower| lower.unloaded_operand(expr));
         self.w.rollback(&mark);
         self.locals = locals;
-        let ty = operand.and_then(|operand| super::overload::value_type(&operand));
-        let Some(slot) = ty.and_then(|ty| self.pointer_slot(ty)) else { return Ok(None) };
+        operand.and_then(|operand| super::overload::value_type(&operand)).and_then(|ty| self.pointer_slot(ty))
+    }
+
+    /// Returns true for expressions that refer to a stored pointer.
+    pub(super) fn is_stored_pointer(&mut self, expr: &'m Expr) -> bool {
+        self.slot_of(expr).is_some()
+    }
+
+    /// The stored pointer that an expression refers to, which is evaluated; `None` if it is
+    /// something else, which is not evaluated.
+    pub(super) fn pointer_target(&mut self, expr: &'m Expr) -> LowerResult<Option<(Lvalue, PointerSlot)>> {
+        let Some(slot) = self.slot_of(expr) else { return Ok(None) };
         match self.unloaded_operand(expr)? {
             CudaOperand::Lvalue(lvalue) => {
                 self.check_assignable(&lvalue, expr.span)?;
