@@ -65,6 +65,26 @@ fn arrays_hold_pointers() {
 }
 
 #[test]
+fn stored_pointers_are_compared() {
+    check(&[(
+        "struct Range { int* first; int* last; };
+        __global__ void k(int* x) {
+            int l[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+            Range r{x + 4, x + 9}, q{l, l + 3};
+            int sum = 0; for (int* p = r.first; p < r.last; p++) sum += *p;
+            x[0] = sum; x[1] = q.last - q.first; x[2] = q.first == l; x[3] = q.first != r.first;
+            Range t = q; t.first += 3; x[4] = t.first == q.last; x[5] = t.first == x; x[6] = r.first <= x + 3;
+            int* n = nullptr; if (x[6]) n = l; x[7] = n == q.first;
+        }",
+        &[30.0, 3.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0],
+    )]);
+    check_errors(&[(
+        "struct S { int* p; }; __global__ void k(int* x) { int l[2]; S s{x}, t{l}; x[0] = s.p < t.p; }",
+        "the pointers point into the same array",
+    )]);
+}
+
+#[test]
 fn stored_pointers_are_checked() {
     check_errors(&[
         ("__global__ void k(int* x) { int* t[2]; t[0] = x; x[1] = *t[1]; }", "'t[1]' is read before it is written"),
@@ -76,6 +96,9 @@ fn stored_pointers_are_checked() {
             "__global__ void k(int* x) { __shared__ int* p; int l = 1; p = &l; x[0] = *p; }",
             "a '__shared__' pointer to a local variable",
         ),
+        ("__global__ void k(int* x) { int* p = x; int** q = &p; **q = 1; }", "the address of a pointer"),
+        ("struct S { int* p; }; __global__ void k(int* x) { S s{x}; (*&s.p)[0] = 1; }", "the address of a pointer"),
+        ("struct S { int* p; }; __global__ void k(int* x) { S s{x}; ((char*)&s)[0] = 1; }", "the bytes of pointers"),
         ("struct E { explicit __device__ E(int* p) {} }; __global__ void k(int* x) { E e = x; }", "found a pointer"),
     ]);
 }

@@ -312,6 +312,15 @@ fn nested_namespaces_are_limited() {
 }
 
 #[test]
+fn constants_of_deduced_type() {
+    check(&[(
+        "static constexpr auto HALF = 0.5; constexpr auto COUNT = 8u; const auto NEXT = COUNT + 1;
+        __global__ void k(int* x) { x[0] = 4 * HALF; x[1] = COUNT - 9 > 0; x[2] = NEXT; x[3] = sizeof(HALF); }",
+        &[2.0, 1.0, 9.0, 8.0],
+    )]);
+}
+
+#[test]
 fn bools_are_not_counted_and_enums_are_not_numbers() {
     check(&[(
         "enum E { A, B = 5 }; enum class F { C, D };

@@ -212,7 +212,8 @@ impl<'m> Lowering<'m> {
     pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         match op {
             Unary::Address => {
-                let operand = self.operand(inner)?;
+                let operand = self.unloaded_operand(inner)?;
+                self.check_no_pointer(inner, &operand, span)?;
                 return self.address(operand, span);
             }
             Unary::Deref => {
@@ -384,8 +385,10 @@ impl<'m> Lowering<'m> {
             return Ok(CudaOperand::Tree(self.is_null(&pointer, op)));
         }
         if let CudaOperand::Pointer(other) = right {
-            let is_chosen = pointer.choice.is_some() || other.choice.is_some();
-            if other.view != pointer.view || other.prefix != pointer.prefix || is_chosen {
+            if pointer.choice.is_some() || other.choice.is_some() {
+                return Ok(CudaOperand::Tree(self.chosen_pair(op, pointer, other, span)?));
+            }
+            if other.view != pointer.view || other.prefix != pointer.prefix {
                 return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
             return Ok(CudaOperand::Tree(self.pointer_pair(op, pointer, other, span)?));
@@ -407,7 +410,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers a comparison or difference of two pointers into the same array.
-    fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
+    pub(super) fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
         if a.pointee_type() != b.pointee_type() {
             let (a, b) = (self.type_name(a.pointee_type()), self.type_name(b.pointee_type()));
             return self.fail(

@@ -71,7 +71,11 @@ impl<'m> Lowering<'m> {
         if storage.shared {
             return self.declare_shared(storage, d);
         }
-        let CType::Value(ty) = self.c_type(&d.ty)? else {
+        let ty = match (&d.ty.base, &d.init) {
+            (Base::Auto, Some(init)) if d.ty.pointers == 0 => CType::Value(self.rvalue(init)?.ty),
+            _ => self.c_type(&d.ty)?,
+        };
+        let CType::Value(ty) = ty else {
             return self.unsupported(d.span, "a global pointer", "pass it to the kernel");
         };
         let memory = storage.device && !(storage.constant && d.init.is_some());

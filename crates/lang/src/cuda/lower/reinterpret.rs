@@ -188,6 +188,9 @@ impl<'m> Lowering<'m> {
             return Ok(CudaOperand::Pointer(pointer));
         }
         let memory = self.memory_type(pointer.view);
+        if self.holds_pointers(memory) || self.holds_pointers(to) {
+            return self.unsupported(span, "the bytes of pointers", "copy the struct or its fields");
+        }
         if memory == to {
             let pointer = self.in_parts(pointer, 1, span);
             let plain = Grouping { ty: to, cast_type: None, width: 1, split: 1 };

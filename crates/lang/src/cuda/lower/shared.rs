@@ -7,6 +7,7 @@ use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{CudaOperand, Pointer};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, StmtKind, Storage, Unary};
+use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
 /// A shared array in use.
@@ -112,6 +113,11 @@ impl<'m> Lowering<'m> {
         let view = self.w.b.shared_array(name, ty, sizes).into();
         self.declared_views.push((view, d.span));
         view
+    }
+
+    /// Returns true for the name of a shared array.
+    pub(super) fn is_shared_array(&self, name: Symbol) -> bool {
+        self.shared.iter().any(|found| found.declared.name == name)
     }
 
     /// Source name of a shared array.

@@ -3,8 +3,8 @@
 //! offset. Position -1 is a null pointer.
 //!
 //! The arrays of a declaration are collected in [`MemoryNeeds`](super::MemoryNeeds), as those of
-//! pointer variables are (`tagged.rs`). A pointer in a struct that is a parameter of the kernel is a
-//! view parameter, named `parameter.field`. Pointers in global memory, as in an array of structs,
+//! pointer variables are (`tagged.rs`). A pointer in a struct parameter of the kernel is a view
+//! parameter, named `parameter.field`. Pointers in global memory, as in an array of structs,
 //! point into one view parameter per field, so that the caller stores offsets in it.
 
 use std::rc::Rc;
@@ -157,6 +157,22 @@ impl<'m> Lowering<'m> {
         self.is_array_declared(view) && self.is_plain_array(view, to)
     }
 
+    /// Rejects the address of a pointer: of a stored one or of a variable.
+    pub(super) fn check_no_pointer(&mut self, expr: &Expr, operand: &CudaOperand, span: SourceSpan) -> LowerResult {
+        let is_variable = match (&expr.kind, operand) {
+            (ExprKind::Name(name), CudaOperand::Pointer(pointer)) => {
+                let is_array = pointer.array_bytes.is_some() || pointer.has_rows() || self.is_shared_array(*name);
+                self.lookup(*name).is_some() && !is_array && !self.request.round_trip
+            }
+            _ => false,
+        };
+        let is_stored = super::overload::value_type(operand).is_some_and(|ty| self.pointer_slot(ty).is_some());
+        match is_variable || is_stored {
+            true => self.unsupported(span, "the address of a pointer", "pass the pointer, or a reference to it"),
+            false => Ok(()),
+        }
+    }
+
     /// Declaration of the stored pointer that an expression refers to, which is not evaluated.
     fn slot_of(&mut self, expr: &'m Expr) -> Option<PointerSlot> {
         if self.pointer_slots.is_empty() {
@@ -255,7 +271,7 @@ impl<'m> Lowering<'m> {
         Ok(Pointer { constant: slot.constant, ..Pointer::to_view(view, slot.to, 1, false, &[]) })
     }
 
-    /// Declares the arrays that the pointers in an array in global memory point into: one per field.
+    /// Declares the arrays that pointers in global memory point into: one per field.
     pub(super) fn pointers_in_memory(&mut self, ty: Type, path: &str, span: SourceSpan) -> LowerResult {
         if let Some(slot) = self.pointer_slot(ty) {
             if self.holds_pointers(slot.to) {

@@ -300,6 +300,32 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, choice, ..first }))
     }
 
+    /// Lowers a comparison or difference of two pointers into arrays that are chosen at run time. An
+    /// order or a difference needs the same array.
+    pub(super) fn chosen_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
+        let mut views: Vec<View> = vec![];
+        for pointer in [&a, &b] {
+            self.check_plain(pointer, span)?;
+            let choice = self.choice_of(pointer);
+            views.extend(choice.views.iter().filter(|view| !views.contains(view)).copied().collect::<Vec<_>>());
+        }
+        let tags = [&a, &b].map(|pointer| {
+            let choice = self.choice_of(pointer);
+            self.translate_tag(&choice, &views)
+        });
+        let is_same = Tree::op(Op::Eq, tags.to_vec());
+        let is_same = self.materialize(is_same);
+        let result = self.pointer_pair(op, a, b, span)?;
+        match op {
+            Binary::Eq => Ok(Tree::op(Op::And, vec![is_same, result])),
+            Binary::Ne => Ok(Tree::op(Op::Or, vec![Tree::op(Op::Not, vec![is_same]), result])),
+            _ => {
+                self.check_claim(&is_same, "the pointers point into the same array", span);
+                Ok(result)
+            }
+        }
+    }
+
     /// Compares a pointer with null.
     pub(super) fn is_null(&mut self, pointer: &Pointer, op: Binary) -> Tree {
         match &pointer.choice {
