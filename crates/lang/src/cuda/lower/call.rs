@@ -360,17 +360,6 @@ impl<'m> Lowering<'m> {
         })
     }
 
-    /// Returns true if the result of a function is a struct with pointers.
-    fn returns_pointers(&mut self, n: usize, bound: &[BoundArg]) -> bool {
-        if self.pointer_slots.is_empty() {
-            return false;
-        }
-        let function = &self.module.file.functions[n];
-        let result = self
-            .attempt(|lower| lower.in_file_scope(&function.templates, bound, |lower| lower.c_type(&function.result)));
-        matches!(result, Some(CType::Value(ty)) if self.holds_pointers(ty))
-    }
-
     /// Lowers all functions and structs of a printed text, in source order.
     pub(super) fn lower_all_items(&mut self) -> LowerResult {
         for n in 0..self.module.file.structs.len() {

@@ -118,14 +118,14 @@ impl<'m> Lowering<'m> {
         if from == Scalar::Bool {
             return (to == element).then_some(Grouping { ty: element, cast_type: None, width: 1, split: 1 });
         }
-        if layout.bytes >= from.bytes() && layout.bytes % from.bytes() == 0 {
+        if layout.bytes >= from.bytes() && layout.bytes.is_multiple_of(from.bytes()) {
             let width = layout.bytes / from.bytes();
             let ty = if width == 1 { element } else { Type::Vector(from, u8::try_from(width).ok()?) };
             let cast_type = (ty != to).then_some(to);
             return (width <= MAX_COMPONENTS).then_some(Grouping { ty, cast_type, width: width as u8, split: 1 });
         }
         let split = (from.bytes() / layout.bytes.max(1)) as u8;
-        let is_even = layout.bytes > 0 && from.bytes() % layout.bytes == 0;
+        let is_even = layout.bytes > 0 && from.bytes().is_multiple_of(layout.bytes);
         is_even.then_some(Grouping { ty: element, cast_type: Some(to), width: 1, split })
     }
 

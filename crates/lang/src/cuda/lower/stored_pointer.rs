@@ -14,8 +14,9 @@ use bornite_ir::{Access, AlgebraOp, Extent, Field, IntRange, Op, Scalar, Type, V
 use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::names::unique_name;
 use super::tagged::PointerChoice;
-use super::{LowerFailed, LowerResult, Lowering};
+use super::{BoundArg, LowerFailed, LowerResult, Lowering};
 use crate::cuda::ast::{Declarator, Expr, ExprKind};
+use crate::cuda::types::CType;
 use crate::lower::{Node, Tree};
 use crate::{ParamRef, SourceSpan};
 
@@ -64,6 +65,17 @@ impl<'m> Lowering<'m> {
         let Type::Struct(id) = ty else { return false };
         self.pointer_slot(ty).is_some()
             || self.w.b.structs()[id.0 as usize].fields.iter().any(|field| self.holds_pointers(field.ty))
+    }
+
+    /// Returns true if the result of a function is a struct with pointers.
+    pub(super) fn returns_pointers(&mut self, n: usize, bound: &[BoundArg]) -> bool {
+        if self.pointer_slots.is_empty() {
+            return false;
+        }
+        let function = &self.module.file.functions[n];
+        let result = self
+            .attempt(|lower| lower.in_file_scope(&function.templates, bound, |lower| lower.c_type(&function.result)));
+        matches!(result, Some(CType::Value(ty)) if self.holds_pointers(ty))
     }
 
     /// Arrays that stored pointers may point into.

@@ -300,8 +300,8 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, choice, ..first }))
     }
 
-    /// Lowers a comparison or difference of two pointers into arrays that are chosen at run time. An
-    /// order or a difference needs the same array.
+    /// Lowers a comparison or difference of two pointers into arrays that are chosen at run time.
+    /// An order or a difference needs the same array.
     pub(super) fn chosen_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
         let mut views: Vec<View> = vec![];
         for pointer in [&a, &b] {

@@ -38,6 +38,26 @@ impl Parser<'_> {
         self.tokens.len()
     }
 
+    /// Index of the token after the template arguments that start at a token.
+    pub(super) fn after_angles(&self, start: usize) -> usize {
+        let (mut depth, mut nested) = (0, 0);
+        for (n, token) in self.tokens.iter().enumerate().skip(start) {
+            match token.kind {
+                TokenKind::Reserved("(") => nested += 1,
+                TokenKind::Reserved(")") if nested > 0 => nested -= 1,
+                TokenKind::Reserved("<") if nested == 0 => depth += 1,
+                TokenKind::Reserved(">") if nested == 0 => depth -= 1,
+                TokenKind::Reserved(">>") if nested == 0 => depth -= 2,
+                TokenKind::Reserved(")" | ";" | "{" | "}") => break,
+                _ => {}
+            }
+            if depth <= 0 {
+                return n + 1;
+            }
+        }
+        self.tokens.len() - 1
+    }
+
     /// `__align__(16)`, `alignas(16)`.
     pub(super) fn alignment(&mut self) -> ParseResult<Option<Expr>> {
         let mut found = None;
