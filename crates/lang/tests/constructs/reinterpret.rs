@@ -120,6 +120,10 @@ fn casts_check_alignment_and_bounds() {
             "multiple of the type's alignment",
         ),
         ("__global__ void k(int* x) { ((char*)x)[5] = 1; }", "writing a part of a number through a pointer"),
+        (
+            "__global__ void k(int* x) { x[0] = ((uchar2*)x)[3].x; }",
+            "reinterpreting a pointer to 'int' as a pointer to 'uchar2' is not supported",
+        ),
         ("__global__ void k(int* x) { ((char4*)x)->y = 1; }", "writing a part of a number through a pointer"),
     ]);
 }

@@ -126,7 +126,8 @@ impl<'m> Lowering<'m> {
         }
         let split = (from.bytes() / layout.bytes.max(1)) as u8;
         let is_even = layout.bytes > 0 && from.bytes().is_multiple_of(layout.bytes);
-        is_even.then_some(Grouping { ty: element, cast_type: Some(to), width: 1, split })
+        let is_part = is_even && to.as_scalar().is_some();
+        is_part.then_some(Grouping { ty: element, cast_type: Some(to), width: 1, split })
     }
 
     /// Scalar type of all components of a type, if it has no padding.
