@@ -61,6 +61,11 @@ impl Tree {
         if let Node::Const(value) = self.node { Some(value) } else { None }
     }
 
+    /// The expression, if the tree is emitted already.
+    pub fn as_emitted(&self) -> Option<ExprId> {
+        if let Node::Emitted(id) = self.node { Some(id) } else { None }
+    }
+
     /// An op whose arguments have the required types.
     pub fn op(op: Op, args: Vec<Tree>) -> Tree {
         let ty = args.last().map_or(Type::Scalar(Scalar::Bool), |last| last.ty);

@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 
 use bornite_ir::{
-    AlgebraOp, Axis, Builder, Builtin, Emit, EmitBits, ExprId, IntRange, Mark, Op, Scalar, Stmt, Value, interp,
+    AlgebraOp, Axis, Builder, Builtin, Emit, EmitBits, ExprId, IntRange, Mark, Op, Scalar, Stmt, Type, Value, interp,
 };
 
 use super::tree::fold_cast;
@@ -26,6 +26,8 @@ pub(crate) struct HoistedExprs {
     builtins: Vec<(Builtin, ExprId)>,
     /// Ranges of integers that are narrower than their type.
     pub(super) ranges: HashMap<ExprId, IntRange>,
+    /// Values whose bits are those of another value of another type.
+    regrouped: HashMap<ExprId, (ExprId, Type)>,
 }
 
 /// An operand: a folded constant, which has no statement yet, or an emitted expression.
@@ -57,11 +59,22 @@ impl Writer {
         self.hoisted.constants.retain(|_, id| id.0 < next);
         self.hoisted.builtins.retain(|(_, id)| id.0 < next);
         self.hoisted.ranges.retain(|id, _| id.0 < next);
+        self.hoisted.regrouped.retain(|id, _| id.0 < next);
     }
 
     /// Swaps the hoisted expressions on entering and leaving a function.
     pub fn swap_hoisted(&mut self, hoisted: HoistedExprs) -> HoistedExprs {
         std::mem::replace(&mut self.hoisted, hoisted)
+    }
+
+    /// Value and type that an expression was regrouped from.
+    pub fn regrouped(&self, id: ExprId) -> Option<(ExprId, Type)> {
+        self.hoisted.regrouped.get(&id).copied()
+    }
+
+    /// Notes that an expression has the bits of another one.
+    pub fn note_regrouped(&mut self, id: ExprId, source: ExprId, ty: Type) {
+        self.hoisted.regrouped.insert(id, (source, ty));
     }
 
     pub fn constant(&mut self, value: Value) -> ExprId {

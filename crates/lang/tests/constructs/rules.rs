@@ -321,3 +321,31 @@ fn comparisons_with_casts_are_no_templates() {
         &[1.0, 1.0, 1.0, 1.0],
     )]);
 }
+
+#[test]
+fn constants_of_deduced_type() {
+    check(&[(
+        "static constexpr auto HALF = 0.5; constexpr auto COUNT = 8u; const auto NEXT = COUNT + 1;
+        __global__ void k(int* x) { x[0] = 4 * HALF; x[1] = COUNT - 9 > 0; x[2] = NEXT; x[3] = sizeof(HALF); }",
+        &[2.0, 1.0, 9.0, 8.0],
+    )]);
+}
+
+#[test]
+fn bools_are_not_counted_and_enums_are_not_numbers() {
+    check(&[(
+        "enum E { A, B = 5 }; enum class F { C, D };
+        __device__ E next(E e) { return static_cast<E>(e + 1); }
+        __global__ void k(int* x) {
+            E e = B; x[0] = e + 1; E n = next(A); x[1] = n; F f = (F)1; x[2] = (int)f; E c = (E)(A + 1); x[3] = c;
+            E d = x[0] ? A : B; x[4] = d; int count = A; count++; x[5] = count;
+        }",
+        &[6.0, 1.0, 1.0, 1.0, 0.0, 1.0],
+    )]);
+    check_errors(&[
+        ("__global__ void k(int* x) { bool b = false; b++; x[0] = b; }", "'++' on a bool"),
+        ("__global__ void k(int* x) { bool b = true; --b; x[0] = b; }", "'--' on a bool"),
+        ("enum E { A }; __global__ void k(int* x) { E e = 1; x[0] = e; }", "cannot initialize enum 'e' with a number"),
+        ("enum E { A }; __global__ void k(int* x) { E e = A + 1; x[0] = e; }", "cannot initialize enum 'e'"),
+    ]);
+}

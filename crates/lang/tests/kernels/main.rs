@@ -14,6 +14,7 @@ mod local;
 mod narrow;
 mod numeric;
 mod parallel;
+mod pointers;
 mod random;
 mod science;
 mod structures;
@@ -99,6 +100,7 @@ fn samples() -> Vec<Sample> {
     all.extend(warps::samples());
     all.extend(narrow::samples());
     all.extend(local::samples());
+    all.extend(pointers::samples());
     all
 }
 

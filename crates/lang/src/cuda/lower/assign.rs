@@ -1,7 +1,8 @@
 //! Assignments, increments and expression statements.
 
-use bornite_ir::{Op, Scalar};
+use bornite_ir::{IntRange, Op, Scalar};
 
+use super::index::Index;
 use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
@@ -67,6 +68,19 @@ impl<'m> Lowering<'m> {
             && let Some(Binding::TaggedPointer(tagged)) = self.lookup(name)
         {
             return self.assign_tagged(op, &tagged, value, span);
+        }
+        if let Some((lvalue, slot)) = self.pointer_target(target)? {
+            let value = match op {
+                None => self.operand(value)?,
+                Some(op) => match self.loaded_pointer(CudaOperand::Lvalue(lvalue.clone()), target.span)? {
+                    CudaOperand::Pointer(here) => self.pointer_arithmetic(op, here, value, span)?,
+                    _ => return self.fail(span, "arithmetic on a null pointer", "always null here", ""),
+                },
+            };
+            let stored = self.stored_pointer(value, slot, span)?;
+            let stored = self.materialize(stored);
+            self.write(&lvalue, stored.clone(), target.span)?;
+            return self.loaded_pointer(CudaOperand::Tree(stored), span);
         }
         let token = op.map_or(String::new(), |op| op.token().to_owned()) + "=";
         if self.overloads(&token)
@@ -225,6 +239,17 @@ impl<'m> Lowering<'m> {
         {
             return Ok(self.increment_tagged(delta, is_postfix, &tagged));
         }
+        if let Some((lvalue, slot)) = self.pointer_target(target)? {
+            let CudaOperand::Pointer(old) = self.loaded_pointer(CudaOperand::Lvalue(lvalue.clone()), target.span)?
+            else {
+                return self.fail(span, "arithmetic on a null pointer", "always null here", "");
+            };
+            let by = Index { tree: Tree::int(self.index_type, delta.into()), range: IntRange::of_type(Scalar::I8) };
+            let new = self.offset_by(old.clone(), by);
+            let stored = self.stored_pointer(CudaOperand::Pointer(new.clone()), slot, span)?;
+            self.write(&lvalue, stored, target.span)?;
+            return Ok(CudaOperand::Pointer(if is_postfix { old } else { new }));
+        }
         let token = if delta > 0 { "++" } else { "--" };
         if self.overloads(token) && self.attempted_type(target).is_some_and(Self::is_class) {
             let mut operands = vec![self.operand(target)?];
@@ -238,6 +263,10 @@ impl<'m> Lowering<'m> {
             }
         }
         let lvalue = self.lvalue(target)?;
+        if lvalue.ty == Scalar::Bool.into() && !self.request.round_trip {
+            let hint = "write 'b = true' or 'b = !b'";
+            return self.fail(span, format!("'{token}' on a bool"), "not in C++17", hint);
+        }
         let old = self.read(&lvalue, target.span)?;
         let old = self.materialize(old);
         let op = if delta > 0 { Binary::Add } else { Binary::Sub };

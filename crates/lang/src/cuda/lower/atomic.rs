@@ -4,7 +4,7 @@ use bornite_ir::{Args, Atomic, ExprId, Op, Scalar, Stmt, Type, Value, View};
 
 use super::component::ElementPart;
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Projection};
-use super::{CodeKind, LowerResult, Lowering};
+use super::{CodeKind, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind};
 use crate::lower::{Node, Tree};
@@ -43,7 +43,11 @@ impl<'m> Lowering<'m> {
             _ => return Ok(None),
         };
         self.check_arg_count(name, args, 2, span)?;
-        let target = self.target(&args[0], span)?;
+        let lvalue = self.atomic_lvalue(&args[0], span)?;
+        if let LvalueRoot::Element { choice: Some(_), .. } = lvalue.root {
+            return self.atomic_on_choice(name, atomic, &lvalue, &args[1], span).map(Some);
+        }
+        let target = self.target(lvalue, &args[0])?;
         if target.cast_type != target.scalar && !sees_bits(atomic, target.scalar, target.cast_type) {
             let (from, to) = (self.type_name(target.scalar.into()), self.type_name(target.cast_type.into()));
             let what = format!("'{name}' on '{from}' reinterpreted as '{to}'");
@@ -82,7 +86,8 @@ impl<'m> Lowering<'m> {
 
     fn compare_exchange(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count("atomicCAS", args, 3, span)?;
-        let target = self.target(&args[0], span)?;
+        let lvalue = self.atomic_lvalue(&args[0], span)?;
+        let target = self.target(lvalue, &args[0])?;
         if target.scalar.bytes() < 4 {
             let what = format!("'atomicCAS' on '{}'", self.type_name(target.scalar.into()));
             return self.unsupported(span, what, "it takes 32- and 64-bit numbers");
@@ -110,7 +115,8 @@ impl<'m> Lowering<'m> {
     /// that begins with an atomic read.
     fn wrapping_count(&mut self, name: &str, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count(name, args, 2, span)?;
-        let target = self.target(&args[0], span)?;
+        let lvalue = self.atomic_lvalue(&args[0], span)?;
+        let target = self.target(lvalue, &args[0])?;
         let (Scalar::U32, Scalar::U32, None, Some(at)) =
             (target.scalar, target.cast_type, target.part, Args::new(&target.at))
         else {
@@ -151,14 +157,52 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Tree(Tree::emitted(self.w.b.read(found), Scalar::U32)))
     }
 
-    /// Resolves the pointer argument of an atomic.
-    fn target(&mut self, arg: &'m Expr, span: SourceSpan) -> LowerResult<Target> {
+    /// Lowers an atomic on the array that a pointer points into at run time.
+    fn atomic_on_choice(
+        &mut self,
+        name: &str,
+        atomic: Atomic,
+        lvalue: &Lvalue,
+        value: &'m Expr,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        let Some(scalar) = lvalue.ty.as_scalar().filter(|scalar| lvalue.path.is_empty() && atomic.supports(*scalar))
+        else {
+            let what = format!("'{name}' on '{}' in one of several arrays", self.type_name(lvalue.ty));
+            return self.unsupported(span, what, "it takes 32- and 64-bit numbers");
+        };
+        let tree = self.rvalue(value)?;
+        let tree = self.convert(tree, lvalue.ty, value.span)?;
+        let tree = self.materialize(tree);
+        let old = self.new_local("old", lvalue.ty, &[Value::int(scalar, 0)]);
+        self.for_each_array(lvalue, span, &mut |lower, selected| {
+            let LvalueRoot::Element { view, at, .. } = &selected.root else { return Err(LowerFailed) };
+            lower.check_writable(*view, span)?;
+            if let View::Local(_) = view {
+                lower.check_claim(&Tree::int(Scalar::Bool, 0), "an atomic is on shared or global memory", span);
+                return Ok(());
+            }
+            lower.set_source_line(span);
+            let node = Node::Atomic { atomic, view: *view, at: at.clone(), part: None, value: Box::new(tree.clone()) };
+            lower.assign(old, &Tree::of(node, scalar));
+            Ok(())
+        })?;
+        Ok(CudaOperand::Tree(Tree::emitted(self.w.b.read(old), scalar)))
+    }
+
+    /// Lowers the pointer argument of an atomic to what it points to.
+    fn atomic_lvalue(&mut self, arg: &'m Expr, span: SourceSpan) -> LowerResult<Lvalue> {
         if self.code != CodeKind::Kernel {
             return self.unsupported(span, "an atomic operation in this function", "");
         }
         let pointer = self.operand(arg)?;
         let lvalue = self.pointee(pointer, arg.span)?;
         self.check_assignable(&lvalue, arg.span)?;
+        Ok(lvalue)
+    }
+
+    /// Resolves what an atomic updates.
+    fn target(&mut self, lvalue: Lvalue, arg: &'m Expr) -> LowerResult<Target> {
         let Lvalue { root, path, ty, .. } = lvalue;
         let (LvalueRoot::Element { view, mut at, width: 1, element, choice: None, .. }, Some(cast_type)) =
             (root, ty.as_scalar())

@@ -7,7 +7,7 @@ use bornite_ir::{FunctionId, Scalar, Type, Value};
 
 use super::lvalue::CudaOperand;
 use super::method::ThisObject;
-use super::overload::{ConversionRank, is_cuda_function};
+use super::overload::{ConversionRank, is_cuda_function, value_type};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::SourceSpan;
 use crate::cuda::ast::{Expr, ExprKind, Function, OVERLOADABLE, Stmt, StmtKind, TemplateArg};
@@ -195,6 +195,8 @@ impl<'m> Lowering<'m> {
             (chosen, own) = (specialization, vec![]);
         }
         let pointers = own.iter().any(|bound| matches!(bound, BoundArg::Type(CType::Pointer(_))));
+        let holds = |operand: &CudaOperand| value_type(operand).is_some_and(|ty| self.holds_pointers(ty));
+        let pointers = pointers || operands.iter().any(holds) || self.returns_pointers(chosen, &own);
         if self.module.is_pure[chosen] && !pointers && !self.needs.inlined.contains(&chosen) {
             if let Some(known) = self.evaluate_constexpr(chosen, &own, &operands) {
                 return Ok(Some(CudaOperand::Tree(known)));

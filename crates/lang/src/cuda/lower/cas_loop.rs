@@ -99,7 +99,7 @@ impl<'m> Lowering<'m> {
                 path,
                 ..
             }) if self.code == CodeKind::Kernel
-                && matches!(path[..], [] | [Projection::Reinterpret(_)])
+                && matches!(path[..], [] | [Projection::Reinterpret(Type::Scalar(_))])
                 && element.as_scalar().is_some_and(|scalar| scalar != Scalar::Bool && scalar.bytes() >= 4)
                 && self.read_only.iter().all(|(found, _)| found != view) =>
             {
@@ -111,7 +111,7 @@ impl<'m> Lowering<'m> {
                 let id = self.w.b.compare_exchange(*view, at, zero, zero);
                 let old = Tree::emitted(id, scalar);
                 match path[..] {
-                    [Projection::Reinterpret(cast_type)] => old.reinterpret(cast_type),
+                    [Projection::Reinterpret(Type::Scalar(cast_type))] => old.reinterpret(cast_type),
                     _ => old,
                 }
             }

@@ -82,6 +82,11 @@ impl<'m> Lowering<'m> {
             ExprKind::Cast(ty, _) => ty.pointers > 0,
             ExprKind::Binary(Binary::Add | Binary::Sub, a, _) => self.is_pointer(a),
             ExprKind::Unary(Unary::Address, _) | ExprKind::Null => true,
+            ExprKind::Call { callee, .. } => {
+                let functions = &self.module.file.functions;
+                functions.iter().any(|function| function.name == *callee && function.result.pointers > 0)
+            }
+            ExprKind::Member(..) | ExprKind::Arrow(..) | ExprKind::Index(..) => self.is_stored_pointer(expr),
             _ => false,
         }
     }

@@ -37,7 +37,11 @@ impl<'m> Lowering<'m> {
         }
         if let [one] = args {
             let (mark, locals) = (self.w.b.mark(), self.locals);
-            let tree = self.rvalue(one)?;
+            let first_field = self.declared_fields(to).first().map(|field| field.ty.pointers);
+            if self.struct_of(to).is_some_and(|(item, _)| !item.has_constructor) && first_field == Some(1) {
+                return Ok(CudaOperand::Tree(self.construct(args, to, span)?));
+            }
+            let tree = self.initial_value(one, to)?;
             if tree.scalar().is_some() && to.as_scalar().is_some() {
                 return Ok(CudaOperand::Tree(self.explicit(tree, to, span)?));
             }
@@ -164,7 +168,7 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn construct_flat(&mut self, args: &mut std::slice::Iter<'m, Expr>, ty: Type) -> LowerResult<Tree> {
-        if ty.as_scalar().is_some() {
+        if ty.as_scalar().is_some() || self.pointer_slot(ty).is_some() {
             return match args.next() {
                 Some(arg) => self.list_element(arg, ty),
                 None => Ok(self.zero(ty)),
@@ -184,6 +188,7 @@ impl<'m> Lowering<'m> {
     pub(super) fn zero(&self, ty: Type) -> Tree {
         match ty {
             Type::Scalar(scalar) => Tree::int(scalar, 0),
+            _ if self.pointer_slot(ty).is_some() => self.null_pointer(ty),
             Type::Struct(id) => {
                 let fields = self.w.b.structs()[id.0 as usize].fields.iter().map(|field| self.zero(field.ty));
                 Tree::of(Node::Algebra(AlgebraOp::Construct, 0, fields.collect()), ty)
@@ -205,8 +210,24 @@ impl<'m> Lowering<'m> {
         if matches!(expr.kind, ExprKind::Braces(_)) {
             return self.initializer(expr, ty);
         }
-        let tree = self.rvalue(expr)?;
+        if let Some(slot) = self.pointer_slot(ty) {
+            return self.pointer_initializer(expr, slot);
+        }
+        let tree = self.initial_value(expr, ty)?;
         self.convert_or_construct(tree, ty, expr.span)
+    }
+
+    /// Value of an initializer; an object, if a constructor takes the pointer that it is.
+    fn initial_value(&mut self, expr: &'m Expr, ty: Type) -> LowerResult<Tree> {
+        let operand = self.operand(expr)?;
+        let is_value = matches!(operand, CudaOperand::Tree(_) | CudaOperand::Lvalue(_));
+        match ty {
+            Type::Struct(_) if !is_value => match self.call_constructor(ty, Some(vec![operand]), &[], expr.span)? {
+                Some(constructed) => Ok(constructed),
+                None => self.fail(expr.span, "expected an object, found a pointer", "a pointer", ""),
+            },
+            _ => self.value_of(operand, expr.span),
+        }
     }
 
     /// Lowers an element of a braced list, where C++ forbids narrowing.
@@ -215,6 +236,9 @@ impl<'m> Lowering<'m> {
     }
 
     fn initializer_as(&mut self, expr: &'m Expr, ty: Type, listed: bool) -> LowerResult<Tree> {
+        if let Some(slot) = self.pointer_slot(ty) {
+            return self.pointer_initializer(expr, slot);
+        }
         if let ExprKind::Braces(all) = &expr.kind {
             return match (ty.as_scalar(), &all[..]) {
                 (Some(_), [one]) => self.list_element(one, ty),
@@ -229,7 +253,10 @@ impl<'m> Lowering<'m> {
         {
             return self.construct_value(args, ty, expr.span);
         }
-        let tree = self.rvalue(expr)?;
+        let tree = match ty {
+            Type::Struct(_) if self.has_explicit_constructor(ty) => self.rvalue(expr)?,
+            _ => self.initial_value(expr, ty)?,
+        };
         if listed && !self.request.round_trip && self.narrows(&tree, ty) {
             let (from, to) = (self.type_name(tree.ty), self.type_name(ty));
             let what = match self.w.fold(&tree) {

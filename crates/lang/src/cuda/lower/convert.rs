@@ -4,6 +4,7 @@ use bornite_ir::{Op, Scalar, Stmt, Type, View};
 
 use super::lvalue::{CudaOperand, Lvalue, Pointer, Projection, RegisterArray};
 use super::pair::is_pair;
+use super::reinterpret::same_width;
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Base, Binary, Expr, ExprKind, TypeName, Unary};
@@ -22,20 +23,20 @@ impl<'m> Lowering<'m> {
 
     /// Implicit conversion.
     pub(super) fn convert(&mut self, tree: Tree, to: Type, span: SourceSpan) -> LowerResult<Tree> {
-        let is_class = |ty: Type| matches!(ty, Type::Struct(_));
-        if tree.ty != to
-            && is_class(to)
-            && let Some((item, _)) = self.struct_of(to)
-        {
-            let functions = &self.module.file.functions;
-            let is_explicit = |n: usize| functions[n].method.as_ref().is_some_and(|method| method.is_explicit);
-            if self.methods(item.name, item.name, 1).into_iter().any(is_explicit) {
-                let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
-                let what = format!("cannot convert '{found}' to '{expected}': its constructor is explicit");
-                return self.fail(span, what, format!("expected '{expected}'"), format!("write '{expected}(…)'"));
-            }
+        if tree.ty != to && self.has_explicit_constructor(to) {
+            let (found, expected) = (self.type_name(tree.ty), self.type_name(to));
+            let what = format!("cannot convert '{found}' to '{expected}': its constructor is explicit");
+            return self.fail(span, what, format!("expected '{expected}'"), format!("write '{expected}(…)'"));
         }
         self.convert_or_construct(tree, to, span)
+    }
+
+    /// Returns true for a struct with an explicit constructor of one argument.
+    pub(super) fn has_explicit_constructor(&self, ty: Type) -> bool {
+        let functions = &self.module.file.functions;
+        let is_explicit = |n: usize| functions[n].method.as_ref().is_some_and(|method| method.is_explicit);
+        let item = if let Type::Struct(_) = ty { self.struct_of(ty) } else { None };
+        item.is_some_and(|(item, _)| self.methods(item.name, item.name, 1).into_iter().any(is_explicit))
     }
 
     /// Conversion that may call an explicit constructor.
@@ -209,7 +210,7 @@ impl<'m> Lowering<'m> {
             (Type::Scalar(to), CudaOperand::Address(mut lvalue))
                 if lvalue.ty.as_scalar().is_some_and(|from| same_width(from, to)) =>
             {
-                lvalue.path.push(Projection::Reinterpret(to));
+                lvalue.path.push(Projection::Reinterpret(to.into()));
                 Ok(CudaOperand::Address(Lvalue { ty: to.into(), ..lvalue }))
             }
             (_, operand) if self.move_operand_to_memory(&operand) => Err(LowerFailed),
@@ -249,49 +250,6 @@ impl<'m> Lowering<'m> {
             _ => self.convert_or_construct(tree, to, span),
         }
     }
-
-    /// Casts a pointer to scalars to vectors of them, or back, or to scalars of the same width.
-    pub(super) fn reinterpret_pointer(
-        &mut self,
-        pointer: Pointer,
-        to: Type,
-        span: SourceSpan,
-    ) -> LowerResult<CudaOperand> {
-        if pointer.prefix.len() + 1 < pointer.rank && pointer.dims.is_none() {
-            return self.unsupported(span, "casting a multidimensional array here", "cast it where it is declared");
-        }
-        let pointer = Pointer { sizes: [].into(), ..pointer };
-        let scalar = pointer.ty.element();
-        match (pointer.ty, to) {
-            (from, to) if from == to => Ok(CudaOperand::Pointer(Pointer { cast_type: None, ..pointer })),
-            (Type::Scalar(from), Type::Vector(scalar, n))
-                if from == scalar && matches!(n, 2 | 4) && pointer.dims.is_none() =>
-            {
-                Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
-            }
-            // Vectors of another number of the same elements.
-            (Type::Vector(..), Type::Vector(of, n))
-                if pointer.width > 1 && scalar == Some(of) && matches!(n, 2 | 4) && pointer.dims.is_none() =>
-            {
-                Ok(CudaOperand::Pointer(Pointer { ty: to, width: n, cast_type: None, ..pointer }))
-            }
-            (Type::Vector(..), Type::Scalar(to)) if pointer.width > 1 && scalar == Some(to) => {
-                Ok(CudaOperand::Pointer(Pointer { ty: to.into(), width: 1, cast_type: None, ..pointer }))
-            }
-            (Type::Scalar(from), Type::Scalar(to)) if same_width(from, to) => {
-                Ok(CudaOperand::Pointer(Pointer { cast_type: Some(to), ..pointer }))
-            }
-            _ => {
-                let (from, to) = (self.type_name(pointer.pointee_type()), self.type_name(to));
-                let what = format!("reinterpreting a pointer to '{from}' as a pointer to '{to}'");
-                self.unsupported(
-                    span,
-                    what,
-                    "a scalar pointer can be cast to vectors of 2 or 4 such scalars, or to scalars of the same width",
-                )
-            }
-        }
-    }
 }
 
 /// Name of the variable in an expression of it or of an element: `v`, `v[i]`.
@@ -301,9 +259,4 @@ fn variable_of(element: &Expr) -> Option<Symbol> {
         ExprKind::Index(array, _) => variable_of(array),
         _ => None,
     }
-}
-
-/// Returns true if both types have the same width, so that one can be reinterpreted as the other.
-fn same_width(a: Scalar, b: Scalar) -> bool {
-    a != Scalar::Bool && b != Scalar::Bool && a.bytes() == b.bytes()
 }

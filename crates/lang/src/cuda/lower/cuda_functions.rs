@@ -87,7 +87,6 @@ pub fn half_op(name: &str) -> Option<Op> {
         "__hgt" => Op::Gt,
         "__hge" => Op::Ge,
         "__heq" => Op::Eq,
-        "__hne" => Op::Ne,
         "hexp" => Op::Exp,
         "hlog" => Op::Log,
         "hsqrt" => Op::Sqrt,

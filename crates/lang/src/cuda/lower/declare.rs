@@ -69,7 +69,10 @@ impl<'m> Lowering<'m> {
                 let operand = self.operand(init)?;
                 self.declare_pointer(d, operand, Some(to))
             }
-            CType::Pointer(_) => self.unsupported(d.span, "an array of pointers", "store offsets into one array"),
+            CType::Pointer(to) => {
+                let ty = self.slot_type(d.span, to, d.ty.constant);
+                self.declare_array(d, ty, false)
+            }
             CType::Value(ty) if !d.sizes.is_empty() => {
                 self.declare_array(d, ty, storage.constant || self.is_const(&d.ty))
             }
@@ -296,6 +299,7 @@ impl<'m> Lowering<'m> {
             }
             return Ok(Binding::Local(local, ty));
         };
+        self.check_enum_initializer(d, init)?;
         let from = self.w.b.next_expr();
         let tree = match &init.kind {
             ExprKind::Construct(name, args) if *name == d.ty => match (&args[..], ty.as_scalar()) {

@@ -173,6 +173,23 @@ impl<'m> Lowering<'m> {
         }
     }
 
+    /// Rejects a number as the initial value of an enum.
+    pub(super) fn check_enum_initializer(&mut self, d: &Declarator, init: &'m Expr) -> LowerResult {
+        let is_number = match &init.kind {
+            ExprKind::Number { .. } => true,
+            ExprKind::Unary(Unary::Minus | Unary::Plus | Unary::Complement, _) => {
+                self.module.enum_names.operators.is_empty()
+            }
+            ExprKind::Binary(op, ..) => *op != Binary::Comma && self.module.enum_names.operators.is_empty(),
+            _ => false,
+        };
+        if !is_number || d.ty.pointers > 0 || !self.module.enum_names.is_enum(&d.ty) {
+            return Ok(());
+        }
+        let what = format!("cannot initialize enum '{}' with a number", self.text(d.name));
+        self.fail(init.span, what, "not an enumerator", "cast it: 'static_cast<E>(n)'")
+    }
+
     /// Rejects an enum as a template argument or operand of a type trait.
     pub(super) fn check_not_enum(&mut self, ty: &TypeName) -> LowerResult {
         if !self.module.enum_names.is_enum(ty) {

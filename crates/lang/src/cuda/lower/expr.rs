@@ -4,7 +4,7 @@
 use bornite_ir::{Op, Scalar, Type, Value};
 
 use super::index::Index;
-use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, Projection};
+use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
 use crate::SourceSpan;
 use crate::cuda::ast::{Binary, Expr, ExprKind, Unary};
@@ -44,6 +44,12 @@ impl<'m> Lowering<'m> {
     }
 
     pub(super) fn operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
+        let operand = self.unloaded_operand(expr)?;
+        if self.pointer_slots.is_empty() { Ok(operand) } else { self.loaded_pointer(operand, expr.span) }
+    }
+
+    /// Lowers an expression; a stored pointer is not loaded.
+    pub(super) fn unloaded_operand(&mut self, expr: &'m Expr) -> LowerResult<CudaOperand> {
         self.deeper(expr.span, |lower| lower.operand_of(expr))
     }
 
@@ -206,7 +212,8 @@ impl<'m> Lowering<'m> {
     pub(super) fn unary(&mut self, op: Unary, inner: &'m Expr, span: SourceSpan) -> LowerResult<CudaOperand> {
         match op {
             Unary::Address => {
-                let operand = self.operand(inner)?;
+                let operand = self.unloaded_operand(inner)?;
+                self.check_no_pointer(inner, &operand, span)?;
                 return self.address(operand, span);
             }
             Unary::Deref => {
@@ -251,19 +258,8 @@ impl<'m> Lowering<'m> {
     /// Lowers `&operand`.
     pub(super) fn address(&mut self, operand: CudaOperand, span: SourceSpan) -> LowerResult<CudaOperand> {
         match operand {
-            CudaOperand::Lvalue(Lvalue {
-                root: LvalueRoot::Element { view, mut at, range, width, element, choice },
-                path,
-                constant,
-                ..
-            }) if matches!(path[..], [] | [Projection::Reinterpret(_)]) => {
-                let rank = at.len();
-                let last = at.pop().map(|id| Tree::emitted(id, self.index_type));
-                let cast_type =
-                    path.first().and_then(|step| if let Projection::Reinterpret(to) = step { Some(*to) } else { None });
-                let constant = constant || self.read_only.iter().any(|(found, _)| *found == view);
-                let pointer = Pointer { constant, choice, ..Pointer::to_view(view, element, rank, false, &[]) };
-                Ok(CudaOperand::Pointer(Pointer { prefix: at, offset: last, range, rank, width, cast_type, ..pointer }))
+            CudaOperand::Lvalue(lvalue) if let Some(pointer) = self.element_address(&lvalue) => {
+                Ok(CudaOperand::Pointer(pointer))
             }
             CudaOperand::Lvalue(lvalue) => Ok(CudaOperand::Address(lvalue)),
             pointer @ CudaOperand::Pointer(_) => Ok(pointer),
@@ -389,8 +385,10 @@ impl<'m> Lowering<'m> {
             return Ok(CudaOperand::Tree(self.is_null(&pointer, op)));
         }
         if let CudaOperand::Pointer(other) = right {
-            let is_chosen = pointer.choice.is_some() || other.choice.is_some();
-            if other.view != pointer.view || other.prefix != pointer.prefix || is_chosen {
+            if pointer.choice.is_some() || other.choice.is_some() {
+                return Ok(CudaOperand::Tree(self.chosen_pair(op, pointer, other, span)?));
+            }
+            if other.view != pointer.view || other.prefix != pointer.prefix {
                 return self.unsupported(span, "an operation on pointers into different arrays", "");
             }
             return Ok(CudaOperand::Tree(self.pointer_pair(op, pointer, other, span)?));
@@ -412,7 +410,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Lowers a comparison or difference of two pointers into the same array.
-    fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
+    pub(super) fn pointer_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
         if a.pointee_type() != b.pointee_type() {
             let (a, b) = (self.type_name(a.pointee_type()), self.type_name(b.pointee_type()));
             return self.fail(

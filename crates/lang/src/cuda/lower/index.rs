@@ -119,7 +119,7 @@ impl<'m> Lowering<'m> {
                     return Ok(CudaOperand::Pointer(pointer));
                 }
                 let pointer = self.offset_by(pointer, at);
-                self.element(pointer)
+                self.pointed_element(pointer, span)
             }
             CudaOperand::RegisterArray(array, mut at) => {
                 let tree = self.rvalue(index)?;
@@ -139,7 +139,7 @@ impl<'m> Lowering<'m> {
                 let step = match self.w.fold(&flat_index) {
                     Some(known) => Projection::Field(known.as_i64() as u32),
                     None => {
-                        if lvalue.path.is_empty() {
+                        if lvalue.path.is_empty() && matches!(lvalue.root, LvalueRoot::Local(..)) {
                             self.move_to_memory(&lvalue);
                         }
                         Projection::DynamicIndex(Tree::emitted(self.w.emit(&flat_index), self.index_type), lvalue.ty)
@@ -261,8 +261,17 @@ impl<'m> Lowering<'m> {
         pointer
     }
 
+    /// Dereferences a pointer of the source.
+    pub(super) fn pointed_element(&mut self, pointer: Pointer, span: SourceSpan) -> LowerResult<CudaOperand> {
+        let pointer = self.single_choice(pointer, span);
+        self.element(pointer)
+    }
+
     /// Dereferences a pointer.
     pub(super) fn element(&mut self, pointer: Pointer) -> LowerResult<CudaOperand> {
+        if pointer.split > 1 {
+            return self.part_of_element(pointer);
+        }
         let Pointer { view, prefix, rank, offset, range, ty, width, cast_type, constant, choice, .. } = pointer;
         let mut at = prefix;
         let zero = Tree::int(self.index_type, 0);
@@ -278,7 +287,7 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Lvalue(Lvalue {
             root: LvalueRoot::Element { view, at, range, width, element: ty, choice },
             path,
-            ty: cast_type.map_or(ty, Into::into),
+            ty: cast_type.unwrap_or(ty),
             constant,
         }))
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Scalar, Stmt as IrStmt, Value};
+use bornite_ir::{Scalar, Stmt as IrStmt, Type, Value};
 
 use super::lvalue::{CudaOperand, Lvalue, Pointer};
 use super::method::ThisObject;
@@ -135,7 +135,8 @@ impl<'m> Lowering<'m> {
                 let value = Binding::Value(self.materialize(tree));
                 Ok(if assigned { self.bind_mutable_param(text, &param.ty, value) } else { value })
             }
-            (CType::Pointer(to), CudaOperand::Pointer(pointer)) if pointer.pointee_type() == to => {
+            (CType::Pointer(to), CudaOperand::Pointer(pointer)) if self.is_same_pointee(to, pointer.pointee_type()) => {
+                let to = pointer.pointee_type();
                 let rows = self.param_rows(param)?;
                 if rows.get(1..).is_some_and(|rows| rows != self.row_sizes(&pointer)) {
                     let what = format!("the rows of this array differ from those of parameter '{text}'");
@@ -188,9 +189,31 @@ impl<'m> Lowering<'m> {
         self.unsupported(span, what, "pass a variable: 'int* p = x; f(p);'")
     }
 
+    /// A pointer as the result of a function.
+    fn returned_pointer(
+        &mut self,
+        operand: CudaOperand,
+        to: Type,
+        constant: bool,
+        span: SourceSpan,
+    ) -> LowerResult<CudaOperand> {
+        match operand {
+            CudaOperand::Pointer(pointer) => {
+                self.check_same_pointee(to, constant, &pointer, span)?;
+                let offset = pointer.offset.clone().map(|offset| self.materialize(offset));
+                Ok(CudaOperand::Pointer(Pointer { offset, ..pointer }.declared(constant)))
+            }
+            CudaOperand::Null(_) => Ok(CudaOperand::Null(Some(to))),
+            CudaOperand::Address(lvalue) if lvalue.ty == to => Ok(CudaOperand::Address(lvalue)),
+            operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),
+            _ => self.fail(span, "expected a pointer to the function's result type", "another type", ""),
+        }
+    }
+
     /// Lowers the body of an inlined function and returns its value.
     fn inlined_body(&mut self, n: usize, bound: &[BoundArg], result: CType) -> LowerResult<CudaOperand> {
         let function = &self.module.file.functions[n];
+        let mut pointer = None;
         let is_constructor = function.method.as_ref().is_some_and(|method| method.kind == MethodKind::Constructor);
         let result = match result {
             _ if is_constructor => None,
@@ -203,8 +226,9 @@ impl<'m> Lowering<'m> {
                     "create it where it is used",
                 );
             }
-            CType::Pointer(_) => {
-                return self.unsupported(function.span, "a function that returns a pointer", "return an offset");
+            CType::Pointer(to) => {
+                pointer = Some(to);
+                None
             }
         };
         let (last, before) = match function.body.split_last() {
@@ -241,6 +265,9 @@ impl<'m> Lowering<'m> {
                 (Some(value), Some(ty)) => {
                     self.initializer(value, ty).map(|tree| CudaOperand::Tree(self.materialize(tree)))
                 }
+                (Some(value), None) if let Some(to) = pointer => self
+                    .operand(value)
+                    .and_then(|operand| self.returned_pointer(operand, to, function.result.constant, value.span)),
                 (Some(value), None) if function.result.base == Base::Auto => {
                     self.operand(value).and_then(|operand| match operand {
                         pointer @ CudaOperand::Pointer(_) => Ok(pointer),
@@ -291,6 +318,7 @@ impl<'m> Lowering<'m> {
                 }
             };
         }
+        let result = result.or(pointer.map(|to| self.slot_type(function.span, to, function.result.constant)));
         let result = result.map(|ty| {
             let zeros = self.zeros(ty);
             (self.new_local("result", ty, &zeros), ty)

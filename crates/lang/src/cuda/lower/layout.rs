@@ -37,7 +37,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Alignment that CUDA gives a vector type beyond that of its elements; 1 if none.
-    fn vector_align(&self, ty: Type) -> u32 {
+    pub(super) fn vector_align(&self, ty: Type) -> u32 {
         match ty {
             Type::Vector(scalar, n @ (2 | 4)) if !self.module.file.unaligned_vectors.contains(&ty) => {
                 (scalar.bytes() as u32 * u32::from(n)).min(16)

@@ -6,8 +6,9 @@
 //! in registers first. Declarations that turn out to need memory are collected in
 //! [`MemoryNeeds`], and the kernel is lowered again.
 
-use bornite_ir::{Args, Kernel, LocalArrayId, LocalId, MAX_LOCAL_BYTES, Op, Stmt, Type, View};
+use bornite_ir::{Args, IntRange, Kernel, LocalArrayId, LocalId, MAX_LOCAL_BYTES, Op, Scalar, Stmt, Type, View};
 
+use super::index::Index;
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer, RegisterArray};
 use foldhash::HashMap;
 
@@ -28,6 +29,8 @@ pub(in crate::cuda) struct MemoryNeeds {
     pub inlined: Vec<usize>,
     /// Declarations of pointers that may be null or point into different arrays, with the arrays.
     pub pointers: Vec<(SourceSpan, Vec<View>)>,
+    /// Declarations of arrays to which pointers are cast, with the scalar type of their memory.
+    pub elements: Vec<(SourceSpan, Scalar)>,
 }
 
 impl MemoryNeeds {
@@ -56,12 +59,20 @@ impl MemoryNeeds {
                 });
             }
         }
+        for (declared, scalar) in other.elements {
+            match self.elements.iter_mut().find(|(found, _)| *found == declared) {
+                Some((_, known)) if known.bytes() > scalar.bytes() => *known = scalar,
+                Some(_) => {}
+                None => self.elements.push((declared, scalar)),
+            }
+        }
         before < self.count()
     }
 
     fn count(&self) -> usize {
         let pointers: usize = self.pointers.iter().map(|(_, views)| 1 + views.len()).sum();
-        self.variables.len() + self.inlined.len() + pointers
+        let elements: usize = self.elements.iter().map(|(_, scalar)| 16 - scalar.bytes()).sum();
+        self.variables.len() + self.inlined.len() + pointers + elements
     }
 }
 
@@ -131,10 +142,15 @@ impl<'m> Lowering<'m> {
         self.registers.get(&local).map(|found| found.declared)
     }
 
-    /// Requests memory for the variable of an lvalue; returns false if it is not a variable in
-    /// registers.
+    /// Requests memory for the variable of an lvalue, or an array of scalars for a part of an
+    /// element; returns false if neither is possible.
     pub(super) fn move_to_memory(&mut self, lvalue: &Lvalue) -> bool {
-        let LvalueRoot::Local(local, _) = lvalue.root else { return false };
+        let local = match lvalue.root {
+            LvalueRoot::Local(local, _) => local,
+            // A pointer into an element needs an array of scalars.
+            LvalueRoot::Element { view, .. } => return self.require_scalars(view, lvalue.ty),
+            _ => return false,
+        };
         let Some(declared) = self.declaration_of(local) else { return false };
         self.require_memory(declared);
         true
@@ -163,14 +179,17 @@ impl<'m> Lowering<'m> {
             self.require_memory(d.span);
             return Err(LowerFailed);
         }
-        let flat = sizes.len() > 4 || sizes.len() > 1 && self.is_flattened(d);
-        let (elements, single) = (sizes.iter().product(), [1]);
+        let grouping = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+        let grouping = grouping.filter(|(scalar, grouping)| grouping.split == 1 && ty != Type::Scalar(*scalar));
+        let flat = sizes.len() > 4 || sizes.len() > 1 && (grouping.is_some() || self.is_flattened(d));
+        let width = grouping.map_or(1, |(_, grouping)| u64::from(grouping.width));
+        let elements = [sizes.iter().product::<u64>() * width];
         let extents: &[u64] = match sizes {
-            [] => &single,
-            _ if flat => &[elements],
-            _ => sizes,
+            [_, _, ..] if !flat => sizes,
+            _ => &elements,
         };
-        let (id, is_reused) = self.local_view(d, ty, extents);
+        let memory_type = grouping.map_or(ty, |(scalar, _)| scalar.into());
+        let (id, is_reused) = self.local_view(d, memory_type, extents);
         let bytes = self.w.b.kernel().local_layout().1;
         if bytes > MAX_LOCAL_BYTES {
             let what = format!("the local arrays of a thread have {bytes} bytes; the maximum is {MAX_LOCAL_BYTES}");
@@ -180,7 +199,8 @@ impl<'m> Lowering<'m> {
             self.push_stmt(Stmt::Declare(id), d.span);
         }
         let pointer = Pointer::to_view(id.into(), ty, extents.len(), d.sizes.is_empty(), &[]);
-        let array_bytes = Some(extents.iter().product::<u64>() * ty.bytes(self.w.b.structs()) as u64);
+        let array_bytes = Some(sizes.iter().product::<u64>() * ty.bytes(self.w.b.structs()) as u64);
+        let pointer = grouping.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
         Ok(Pointer { constant, array_bytes, sizes: if flat { sizes.into() } else { [].into() }, ..pointer })
     }
 
@@ -204,6 +224,7 @@ impl<'m> Lowering<'m> {
         let name = self.unique_shared_name(&name);
         let id = self.w.b.local_array(name, ty, extents);
         self.local_arrays.push((d.span, id));
+        self.declared_views.push((id.into(), d.span));
         (id, false)
     }
 
@@ -217,7 +238,7 @@ impl<'m> Lowering<'m> {
         let value = value.map(|tree| self.materialize(tree));
         let pointer = self.declare_in_memory(d, ty, &[], false)?;
         if let Some(value) = value {
-            self.store_flat(pointer.view, &[1], Tree::int(self.index_type, 0), &value, d.span);
+            self.store_initial(&pointer, &[1], Tree::int(self.index_type, 0), value, d.span)?;
         }
         Ok(Binding::Pointer(pointer))
     }
@@ -243,7 +264,7 @@ impl<'m> Lowering<'m> {
         let zeros = values.iter().filter(|value| value.is_none()).count();
         let by_loop = zeros >= MIN_ZEROING_LOOP;
         if by_loop {
-            self.zero_array(pointer.view, ty, &extents, d.span);
+            self.zero_array(&pointer, ty, &extents, d.span)?;
         }
         for (n, value) in values.into_iter().enumerate() {
             let value = match value {
@@ -252,7 +273,7 @@ impl<'m> Lowering<'m> {
                 None => self.zero(ty),
             };
             let at = Tree::int(self.index_type, n as i64);
-            self.store_flat(pointer.view, &extents, at, &value, d.span);
+            self.store_initial(&pointer, &extents, at, value, d.span)?;
         }
         Ok(Binding::Pointer(pointer))
     }
@@ -273,15 +294,38 @@ impl<'m> Lowering<'m> {
     }
 
     /// Emits a loop that sets all elements of an array to 0.
-    fn zero_array(&mut self, view: View, ty: Type, extents: &[u64], span: SourceSpan) {
+    fn zero_array(&mut self, pointer: &Pointer, ty: Type, extents: &[u64], span: SourceSpan) -> LowerResult {
         let counter = self.new_local("at", self.index_type.into(), &[bornite_ir::Value::int(self.index_type, 0)]);
         let end = self.w.emit(&Tree::int(self.index_type, extents.iter().product::<u64>() as i64));
         self.w.b.open_block();
         let at = Tree::emitted(self.w.b.read(counter), self.index_type);
         let value = self.zero(ty);
-        self.store_flat(view, extents, at, &value, span);
+        let stored = self.store_initial(pointer, extents, at, value, span);
         let body = self.w.b.close_block();
         self.w.stmt(Stmt::For { counter, end, body });
+        stored
+    }
+
+    /// Stores the element at an index that counts all elements of an array.
+    fn store_initial(
+        &mut self,
+        pointer: &Pointer,
+        extents: &[u64],
+        at: Tree,
+        value: Tree,
+        span: SourceSpan,
+    ) -> LowerResult {
+        if pointer.width == 1 && pointer.cast_type.is_none() {
+            self.store_flat(pointer.view, extents, at, &value, span);
+            return Ok(());
+        }
+        let range = IntRange::up_to(extents.iter().product::<u64>() as i64 - 1);
+        let pointer = Pointer { sizes: [].into(), ..pointer.clone() };
+        let pointer = self.offset_by(pointer, Index { tree: at, range });
+        match self.element(pointer)? {
+            CudaOperand::Lvalue(lvalue) => self.write(&lvalue, value, span),
+            _ => Err(LowerFailed),
+        }
     }
 
     /// Stores the element at an index that counts all elements of an array row by row.

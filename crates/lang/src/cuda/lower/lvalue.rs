@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{AlgebraOp, Args, Dim, ExprId, IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{AlgebraOp, Dim, ExprId, IntRange, LocalId, Op, Scalar, Type, Value, View};
 
 use super::tagged::PointerChoice;
 use super::{Binding, LowerResult, Lowering};
@@ -27,10 +27,12 @@ pub struct Pointer {
     pub range: IntRange,
     /// Type of the pointee in memory.
     pub ty: Type,
-    /// Type of the same width that the pointer was cast to.
-    pub cast_type: Option<Scalar>,
+    /// Type of the same size that the pointer was cast to; of a part if `split` is above 1.
+    pub cast_type: Option<Type>,
     /// Number of elements of the view that one `ty` spans.
     pub width: u8,
+    /// Number of pointees in one `ty`, if that is larger; `offset` then counts pointees.
+    pub split: u8,
     /// Dimensions of a view that is not contiguous and one-dimensional: indices must then follow
     /// these dimensions.
     pub dims: Option<Rc<[Dim]>>,
@@ -59,6 +61,7 @@ impl Pointer {
             ty,
             cast_type: None,
             width: 1,
+            split: 1,
             dims: None,
             single,
             sizes: if flat && sizes.len() > 1 { sizes.into() } else { [].into() },
@@ -81,7 +84,7 @@ impl Pointer {
 
     /// Type that the pointer points to, after casts.
     pub fn pointee_type(&self) -> Type {
-        self.cast_type.map_or(self.ty, Into::into)
+        self.cast_type.unwrap_or(self.ty)
     }
 }
 
@@ -127,13 +130,13 @@ pub enum Projection {
     Field(u32),
     /// An element of a local array at a non-constant index.
     DynamicIndex(Tree, Type),
-    /// The bits reinterpreted as another type.
-    Reinterpret(Scalar),
+    /// The bits reinterpreted as another type of the same size.
+    Reinterpret(Type),
 }
 
 impl Projection {
-    fn reinterpreted(&self) -> Option<Scalar> {
-        if let Projection::Reinterpret(to) = self { Some(*to) } else { None }
+    fn is_reinterpret(&self) -> bool {
+        matches!(self, Projection::Reinterpret(_))
     }
 }
 
@@ -215,22 +218,18 @@ impl<'m> Lowering<'m> {
                     let alone = self.request.round_trip && *width == 1
                         || self.needs.component_views.contains(view)
                         || matches!(view, View::Local(_));
-                    match self.element_part(*element, &lvalue.path).filter(|_| alone) {
+                    let is_whole = lvalue.path.iter().all(Projection::is_reinterpret);
+                    match self.element_part(*element, &lvalue.path).filter(|_| alone && !is_whole) {
                         Some(part) => {
                             let tree = self.read_component(*view, at, *width > 1, &part, span)?;
-                            let cast_type = lvalue.path.iter().rev().find_map(Projection::reinterpreted);
-                            return Ok(cast_type.map_or(tree.clone(), |to| tree.reinterpret(to)));
+                            return Ok(self.regroup(tree, lvalue.ty));
                         }
-                        None if alone => return self.read_dynamic(lvalue, span),
+                        None if alone && Self::has_dynamic_index(lvalue) => return self.read_dynamic(lvalue, span),
+                        None if is_whole => {}
                         None => self.whole_reads.push(*view),
                     }
                 }
-                self.set_source_line(span);
-                let Some(at) = Args::new(at) else {
-                    return self.unsupported(span, "an array of more than four dimensions", "");
-                };
-                let id = if *width > 1 { self.w.b.load_wide(*view, at, *width) } else { self.w.b.load(*view, at) };
-                Tree::emitted(id, *element)
+                self.load_element(lvalue, span)?
             }
         };
         for step in &lvalue.path {
@@ -246,7 +245,7 @@ impl<'m> Lowering<'m> {
                 let ty = self.field_type(whole.ty, *at);
                 Ok(Tree::extract(whole, *at, ty))
             }
-            Projection::Reinterpret(to) => Ok(whole.reinterpret(*to)),
+            Projection::Reinterpret(to) => Ok(self.regroup(whole, *to)),
             Projection::DynamicIndex(index, array) => {
                 let scalar = array.element().unwrap_or(Scalar::I32);
                 let count = array.component_count(&[]) as i64;
@@ -306,26 +305,21 @@ impl<'m> Lowering<'m> {
                 self.check_writable(*view, span)?;
                 self.set_source_line(span);
                 let part = if lvalue.path.is_empty() { None } else { self.element_part(*element, &lvalue.path) };
-                if let Some(part) = part.filter(|_| element.as_scalar().is_none()) {
-                    let value = match (lvalue.path.last().and_then(Projection::reinterpreted), part.ty) {
-                        (Some(_), Type::Scalar(scalar)) => value.reinterpret(scalar),
-                        _ => value,
-                    };
-                    return self.write_component(*view, at, *width > 1, &part, value, span);
+                if lvalue.path.iter().all(Projection::is_reinterpret) {
+                    let value = self.regroup(value, *element);
+                    return self.store_element(lvalue, value, span);
                 }
-                let value = match (&lvalue.path[..], element.as_scalar()) {
-                    ([], _) => value,
-                    (steps, Some(scalar)) if steps.iter().all(|step| step.reinterpreted().is_some()) => {
-                        value.reinterpret(scalar)
+                match part.filter(|_| element.as_scalar().is_none()) {
+                    Some(part) => {
+                        let value = self.regroup(value, part.ty);
+                        self.write_component(*view, at, *width > 1, &part, value, span)
                     }
-                    _ => return self.write_dynamic(lvalue, value, span),
-                };
-                let Some(at) = Args::new(at) else {
-                    return self.unsupported(span, "an array of more than four dimensions", "");
-                };
-                let value = self.w.emit(&value);
-                self.w.stmt(Stmt::Store { view: *view, indices: at, value });
-                Ok(())
+                    None if lvalue.path.iter().any(Projection::is_reinterpret) => {
+                        let what = "writing a part of a number through a pointer that was cast";
+                        self.unsupported(span, what, "write whole elements, or use an array of the smaller type")
+                    }
+                    None => self.write_dynamic(lvalue, value, span),
+                }
             }
         }
     }
@@ -366,10 +360,14 @@ impl<'m> Lowering<'m> {
                 let part = self.replace_part(inner, rest, value, span)?;
                 Ok(insert(*at, part))
             }
-            Projection::Reinterpret(_) => Ok(value.reinterpret(whole.ty.element().unwrap_or(Scalar::I32))),
+            Projection::Reinterpret(to) => {
+                let inner = self.regroup(whole.clone(), *to);
+                let part = self.replace_part(inner, rest, value, span)?;
+                Ok(self.regroup(part, whole.ty))
+            }
             Projection::DynamicIndex(index, array) => {
-                let value =
-                    if rest.is_empty() { value } else { value.reinterpret(array.element().unwrap_or(Scalar::I32)) };
+                let scalar = array.element().unwrap_or(Scalar::I32);
+                let value = if rest.is_empty() { value } else { self.regroup(value, scalar.into()) };
                 let count = array.component_count(&[]) as i64;
                 if let Some(at) = self.constant_index(index, count, span)? {
                     return Ok(insert(at as u32, value));

@@ -1,11 +1,11 @@
 //! CUDA functions that take several ops each: integer functions by bits and halves, float functions
 //! in double.
 
-use bornite_ir::{Op, Scalar, Value};
+use bornite_ir::{AlgebraOp, Op, Scalar, Type, Value};
 
 use super::{LowerResult, Lowering};
 use crate::SourceSpan;
-use crate::lower::Tree;
+use crate::lower::{Node, Tree};
 
 /// Functions lowered to several ops, with their argument counts.
 pub const COMPOSITE_FUNCTIONS: &[(&str, usize)] = &[
@@ -23,6 +23,10 @@ pub const COMPOSITE_FUNCTIONS: &[(&str, usize)] = &[
     ("__funnelshift_r", 3),
     ("__byte_perm", 3),
     ("__dp4a", 3),
+    ("__hne", 2),
+    ("__double2hiint", 1),
+    ("__double2loint", 1),
+    ("__hiloint2double", 2),
     ("lroundf", 1),
     ("lround", 1),
     ("llroundf", 1),
@@ -64,6 +68,26 @@ impl<'m> Lowering<'m> {
                 let scalar = if name == "__brev" { Scalar::U32 } else { Scalar::U64 };
                 let x = all(self, scalar).remove(0);
                 self.reverse_bits(x, scalar)
+            }
+            // False for NaN, unlike the operator.
+            "__hne" => {
+                let (scalar, same) = (trees[0].scalar(), trees[1].ty == trees[0].ty);
+                if !same || !matches!(scalar, Some(Scalar::F16 | Scalar::BF16)) {
+                    return self.fail(span, "'__hne' takes 16-bit floats", "expected '__half'", "");
+                }
+                let [a, b] = [0, 1].map(|n| self.materialize(trees[n].clone()));
+                op(Op::Or, [op(Op::Lt, [a.clone(), b.clone()]), op(Op::Gt, [a, b])])
+            }
+            "__double2hiint" | "__double2loint" => {
+                let double = all(self, Scalar::F64).remove(0);
+                let words = self.regroup(double, Type::Vector(Scalar::I32, 2));
+                Tree::extract(words, (name == "__double2hiint") as u32, Scalar::I32.into())
+            }
+            "__hiloint2double" => {
+                let mut words = all(self, Scalar::I32);
+                words.reverse();
+                let words = Tree::of(Node::Algebra(AlgebraOp::Construct, 0, words), Type::Vector(Scalar::I32, 2));
+                self.regroup(words, Scalar::F64.into())
             }
             "__umulhi" | "__mulhi" => {
                 let (narrow, wide) =

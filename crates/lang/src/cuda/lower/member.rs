@@ -13,7 +13,7 @@ impl<'m> Lowering<'m> {
     /// Dereferences a pointer operand.
     pub(super) fn pointee(&mut self, pointer: CudaOperand, span: SourceSpan) -> LowerResult<Lvalue> {
         match pointer {
-            CudaOperand::Pointer(pointer) => match self.element(pointer)? {
+            CudaOperand::Pointer(pointer) => match self.pointed_element(pointer, span)? {
                 CudaOperand::Lvalue(lvalue) => Ok(lvalue),
                 _ => Err(LowerFailed),
             },

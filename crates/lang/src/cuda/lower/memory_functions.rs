@@ -18,11 +18,12 @@ impl<'m> Lowering<'m> {
         let Some(byte) = self.w.fold(&byte).map(|byte| byte.as_i64() as u8) else {
             return self.unsupported(args[1].span, "'memset' to a value that is not constant", "use a loop");
         };
-        let Some(value) = self.repeated_byte(to.ty, byte) else {
-            let what = format!("'memset' of '{}' to this value", self.type_name(to.ty));
+        let ty = to.pointee_type();
+        let Some(value) = self.repeated_byte(ty, byte) else {
+            let what = format!("'memset' of '{}' to this value", self.type_name(ty));
             return self.unsupported(args[1].span, what, "use a loop");
         };
-        let count = self.element_count(&args[2], to.ty)?;
+        let count = self.element_count(&args[2], ty)?;
         self.for_each_element(count, span, &mut |lower, at| {
             let element = lower.element_at(&to, at)?;
             lower.check_assignable(&element, args[0].span)?;
@@ -34,11 +35,17 @@ impl<'m> Lowering<'m> {
     pub(super) fn memcpy(&mut self, args: &'m [Expr], span: SourceSpan) -> LowerResult<CudaOperand> {
         self.check_arg_count("memcpy", args, 3, span)?;
         let (to, from) = (self.whole_elements(&args[0])?, self.whole_elements(&args[1])?);
-        if to.ty != from.ty {
-            let what = "'memcpy' between arrays of different types";
-            return self.unsupported(span, what, "copy in a loop");
+        let [mut to, mut from] = [to, from];
+        let bytes = |lower: &Self, pointer: &Pointer| pointer.pointee_type().bytes(lower.w.b.structs());
+        if to.pointee_type() != from.pointee_type() {
+            let smaller = if bytes(self, &to) <= bytes(self, &from) { &to } else { &from }.pointee_type();
+            for pointer in [&mut to, &mut from] {
+                if let CudaOperand::Pointer(cast) = self.reinterpret_pointer(pointer.clone(), smaller, span)? {
+                    *pointer = Pointer { constant: pointer.constant, ..cast };
+                }
+            }
         }
-        let count = self.element_count(&args[2], to.ty)?;
+        let count = self.element_count(&args[2], to.pointee_type())?;
         self.for_each_element(count, span, &mut |lower, at| {
             let element = lower.element_at(&from, at.clone())?;
             let value = lower.read(&element, span)?;
@@ -51,9 +58,7 @@ impl<'m> Lowering<'m> {
     /// Lowers a pointer to elements in memory; a local array is moved there.
     fn whole_elements(&mut self, expr: &'m Expr) -> LowerResult<Pointer> {
         match self.operand(expr)? {
-            CudaOperand::Pointer(pointer)
-                if pointer.rank == 1 && pointer.dims.is_none() && pointer.width == 1 && pointer.cast_type.is_none() =>
-            {
+            CudaOperand::Pointer(pointer) if pointer.rank == 1 && pointer.dims.is_none() && pointer.split == 1 => {
                 Ok(Pointer { sizes: [].into(), ..pointer })
             }
             operand if self.move_operand_to_memory(&operand) => Err(LowerFailed),

@@ -6,8 +6,8 @@
 //! | to see | look in |
 //! |---|---|
 //! | names | [`Binding`], `names.rs`, `scope.rs`, `constants.rs` |
-//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs` |
-//! | operators and conversions | `expr.rs`, `convert.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
+//! | pointers, elements, fields, local arrays | `lvalue.rs`, `index.rs`, `array_init.rs`, `component.rs`, `local_memory.rs`, `tagged.rs`, `stored_pointer.rs` |
+//! | operators and conversions | `expr.rs`, `convert.rs`, `reinterpret.rs`, `conditional.rs`, `assign.rs`, `reference.rs`, `construct.rs`, `member.rs` |
 //! | functions of CUDA | `cuda_functions.rs`, `builtin.rs`, `math.rs`, `warp.rs`, `group.rs`, `collective.rs`, `atomic.rs`, `memory_functions.rs` |
 //! | text of the CUDA printer | `printer_functions.rs`, `parallel_for.rs` |
 //! | functions of the file, templates | `call.rs`, `overload.rs`, `inline.rs`, `template.rs` |
@@ -54,10 +54,12 @@ mod pair;
 mod parallel_for;
 mod printer_functions;
 mod reference;
+mod reinterpret;
 mod scan;
 mod scope;
 mod shared;
 mod stmt;
+mod stored_pointer;
 mod struct_type;
 mod tagged;
 mod template;
@@ -243,6 +245,10 @@ pub(super) struct Lowering<'m> {
     /// read by loading the whole element.
     component_writes: Vec<View>,
     whole_reads: Vec<View>,
+    /// Declarations of pointers that are stored in structs and arrays.
+    pointer_slots: Vec<stored_pointer::PointerSlot>,
+    /// Views with the declaration of their array.
+    declared_views: Vec<(View, SourceSpan)>,
     /// Views of const elements, with their names.
     read_only: Vec<(View, String)>,
     /// Expressions lowered so far and nesting of type aliases; both are limited.
@@ -317,6 +323,8 @@ impl<'m> Lowering<'m> {
             local_arrays: vec![],
             component_writes: vec![],
             whole_reads: vec![],
+            pointer_slots: vec![],
+            declared_views: vec![],
             read_only: vec![],
             steps: 0,
             depth: 0,

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Access, Dim, Extent, Scalar, Type, contiguous};
+use bornite_ir::{Access, Dim, Extent, Type, contiguous};
 
 use super::array_init::MAX_ELEMENTS;
 use super::index::UNKNOWN_SIZE;
@@ -71,7 +71,11 @@ impl<'m> Lowering<'m> {
         if storage.shared {
             return self.declare_shared(storage, d);
         }
-        let CType::Value(ty) = self.c_type(&d.ty)? else {
+        let ty = match (&d.ty.base, &d.init) {
+            (Base::Auto, Some(init)) if d.ty.pointers == 0 => CType::Value(self.rvalue(init)?.ty),
+            _ => self.c_type(&d.ty)?,
+        };
+        let CType::Value(ty) = ty else {
             return self.unsupported(d.span, "a global pointer", "pass it to the kernel");
         };
         let memory = storage.device && !(storage.constant && d.init.is_some());
@@ -123,13 +127,21 @@ impl<'m> Lowering<'m> {
         let access = if constant { Access::Read } else { Access::ReadWrite };
         let name = self.text(d.name).to_owned();
         self.check_view_type(ty, d.span)?;
-        let view = self.w.b.view(&name, ty, &contiguous(&[elements.into()]), access);
+        if self.holds_pointers(ty) {
+            self.pointers_in_memory(ty, &name, d.span)?;
+        }
+        let memory = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+        let width = memory.map_or(1, |(_, grouping)| u64::from(grouping.width));
+        let memory_type = memory.map_or(ty, |(scalar, _)| scalar.into());
+        let view = self.w.b.view(&name, memory_type, &contiguous(&[elements.saturating_mul(width).into()]), access);
+        self.declared_views.push((view.into(), d.span));
         if constant {
             self.read_only.push((view.into(), name.clone()));
         }
         self.params.push((name, ParamRef::View(self.views)));
         self.views += 1;
         let pointer = Pointer::to_view(view.into(), ty, sizes.len().max(1), sizes.is_empty(), &sizes);
+        let pointer = memory.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
         Ok(Binding::Pointer(Pointer { constant, ..pointer }))
     }
 
@@ -170,6 +182,7 @@ impl<'m> Lowering<'m> {
         match (plain, name.pointers) {
             (plain, 0) => Ok(plain),
             (CType::Value(ty), 1) => Ok(CType::Pointer(ty)),
+            (CType::Value(ty), 2) => Ok(CType::Pointer(self.slot_type(name.span, ty, name.constant))),
             _ => self.unsupported(name.span, "a pointer to a pointer", "pass one array and offsets into it"),
         }
     }
@@ -284,7 +297,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
+    pub(super) fn check_view_type(&mut self, ty: Type, span: SourceSpan) -> LowerResult {
         if ty.component_count(self.w.b.structs()) == 0 {
             return self.unsupported(span, "an array of empty elements", "");
         }
@@ -338,13 +351,19 @@ impl<'m> Lowering<'m> {
                         continue;
                     };
                     let access = if param.ty.constant { Access::Read } else { Access::ReadWrite };
-                    let memory_type = self.cast_element(function, param, ty).map_or(ty, Type::Scalar);
-                    let view = self.w.b.view(&name, memory_type, &dims, access);
+                    let memory = self.memory_scalar(param.span);
+                    let memory = memory.and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+                    let view = self.w.b.view(&name, memory.map_or(ty, |(scalar, _)| scalar.into()), &dims, access);
+                    self.declared_views.push((view.into(), param.span));
                     if access == Access::Read {
                         self.read_only.push((view.into(), source.to_owned()));
                     }
                     self.params.push((source.to_owned(), ParamRef::View(self.views)));
                     self.views += 1;
+                    if self.holds_pointers(ty) && self.pointers_in_memory(ty, source, param.span).is_err() {
+                        failed = true;
+                        continue;
+                    }
                     let plain = dims.len() == 1 && dims[0].stride == Extent::Const(1);
                     let Ok(rows) = self.param_rows(param) else {
                         failed = true;
@@ -354,15 +373,22 @@ impl<'m> Lowering<'m> {
                         self.flat_arrays.push((name.clone(), rows.clone()));
                     }
                     let pointer = Pointer::to_view(view.into(), ty, 1, false, &rows);
-                    let width = if memory_type == ty { 1 } else { ty.component_count(&[]) as u8 };
-                    let pointer = Pointer { constant: param.ty.constant, width, ..pointer };
+                    let pointer = memory.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
+                    let pointer = Pointer { constant: param.ty.constant, ..pointer };
                     Binding::Pointer(if plain { pointer } else { Pointer { dims: Some(dims.into()), ..pointer } })
                 }
                 CType::Value(ty) => {
                     let n = self.params.iter().filter(|(_, param)| matches!(param, ParamRef::Value(_))).count();
                     let value = self.w.b.value(&name, ty);
                     self.params.push((source.to_owned(), ParamRef::Value(n as u32)));
-                    Binding::Value(crate::lower::Tree::emitted(value, ty))
+                    let value = crate::lower::Tree::emitted(value, ty);
+                    match self.with_pointer_params(value, source, self.declared_fields(ty), param.span) {
+                        Ok(value) => Binding::Value(value),
+                        Err(LowerFailed) => {
+                            failed = true;
+                            continue;
+                        }
+                    }
                 }
                 CType::Group(_) | CType::Collective(_) | CType::TempStorage(_) => {
                     failed = true;
@@ -391,23 +417,6 @@ impl<'m> Lowering<'m> {
             self.bind(param.name, binding);
         }
         if failed { Err(super::LowerFailed) } else { Ok(()) }
-    }
-
-    /// Element type of a parameter that points to vectors of 2 or 4 and is cast to another pointer:
-    /// its memory then is an array of these elements, and its length is their number.
-    fn cast_element(&self, function: &'m Function, param: &Declarator, ty: Type) -> Option<Scalar> {
-        let Type::Vector(scalar, 2 | 4) = ty else { return None };
-        if self.request.round_trip || !param.sizes.is_empty() {
-            return None;
-        }
-        let mut is_cast = false;
-        super::scan::for_each_expr(&function.body, &mut |expr| {
-            if let ExprKind::Cast(to, inner) = &expr.kind {
-                let names = matches!(inner.kind, ExprKind::Name(name) if name == param.name);
-                is_cast |= names && to.pointers == 1 && to.base != param.ty.base;
-            }
-        });
-        is_cast.then_some(scalar)
     }
 
     /// Sizes of a multidimensional array parameter: `float a[][4]`, `float (*a)[4]`. The first is
@@ -453,7 +462,7 @@ impl<'m> Lowering<'m> {
         }
     }
 
-    fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
+    pub(super) fn view_dims(&self, name: &str, source: &str) -> Option<Vec<Dim>> {
         let found = self.request.views.iter().find(|(param, _)| param == source || param == name);
         match found {
             Some((_, dims)) => Some(dims.clone()),

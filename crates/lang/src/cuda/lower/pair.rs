@@ -15,8 +15,7 @@ fn elementwise(name: &str) -> Option<Op> {
         Some(rest) => half_op(&format!("h{rest}"))?,
         None => half_op(name.strip_suffix('2')?)?,
     };
-    // Comparisons return pairs of 0 and 1.
-    (!matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq | Op::Ne)).then_some(op)
+    (!matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge | Op::Eq)).then_some(op)
 }
 
 /// Returns true for the types of pairs, whose operators CUDA defines.
@@ -32,7 +31,15 @@ impl<'m> Lowering<'m> {
         args: &'m [Expr],
         span: SourceSpan,
     ) -> LowerResult<Option<CudaOperand>> {
-        if let Some(op) = elementwise(name) {
+        let comparison = match name {
+            "__hlt2" => Some(Op::Lt),
+            "__hle2" => Some(Op::Le),
+            "__hgt2" => Some(Op::Gt),
+            "__hge2" => Some(Op::Ge),
+            "__heq2" => Some(Op::Eq),
+            _ => None,
+        };
+        if let Some(op) = elementwise(name).or(comparison) {
             self.check_arg_count(name, args, op.arity(), span)?;
             let mut trees: Vec<Tree> = vec![];
             for arg in args {
@@ -42,7 +49,11 @@ impl<'m> Lowering<'m> {
                 }
                 trees.push(tree);
             }
-            return Ok(Some(CudaOperand::Tree(Tree::op(op, trees))));
+            let element = trees[0].ty.element().unwrap_or(Scalar::F16);
+            let result = Tree::op(op, trees);
+            // Comparisons return pairs of 0 and 1.
+            let result = if comparison.is_some() { result.cast(element) } else { result };
+            return Ok(Some(CudaOperand::Tree(result)));
         }
         // Element type of the result, and for each of its elements the argument and the element of
         // that argument, if it is a vector.

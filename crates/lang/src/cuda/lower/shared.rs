@@ -7,6 +7,7 @@ use super::array_init::MAX_ELEMENTS;
 use super::lvalue::{CudaOperand, Pointer};
 use super::{Binding, BoundArg, CodeKind, LowerFailed, LowerResult, Lowering, names, scan};
 use crate::cuda::ast::{Declarator, Expr, ExprKind, Function, StmtKind, Storage, Unary};
+use crate::cuda::lex::Symbol;
 use crate::cuda::types::CType;
 
 /// A shared array in use.
@@ -39,7 +40,8 @@ impl<'m> Lowering<'m> {
                 self.shared.push(SharedArray { declared: d, bound, pointer: pointer.clone() });
                 return Ok(Binding::Pointer(pointer));
             }
-            _ => return self.unsupported(d.span, "a '__shared__' pointer", "declare a shared array"),
+            CType::Pointer(to) => self.slot_type(d.span, to, d.ty.constant),
+            _ => return self.unsupported(d.span, "a '__shared__' variable of this type", ""),
         };
         if d.init.is_some() {
             return self.unsupported(
@@ -64,14 +66,21 @@ impl<'m> Lowering<'m> {
         }
         self.count_static_shared(d, ty, sizes.iter().product())?;
         let array_bytes = Some(sizes.iter().product::<u64>() * ty.bytes(self.w.b.structs()) as u64);
-        if sizes.len() > 1 && self.is_flattened(d) {
-            let view = self.new_shared(d, ty, &[sizes.iter().product()]);
+        let grouping = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+        let grouping = grouping.filter(|(scalar, grouping)| grouping.split == 1 && ty != Type::Scalar(*scalar));
+        let width = grouping.map_or(1, |(_, grouping)| u64::from(grouping.width));
+        let memory_type = grouping.map_or(ty, |(scalar, _)| scalar.into());
+        let flat = sizes.len() > 1 && (grouping.is_some() || self.is_flattened(d));
+        let elements = [sizes.iter().product::<u64>() * width];
+        let extents = if flat || grouping.is_some() { &elements[..] } else { &sizes };
+        let view = self.new_shared(d, memory_type, extents);
+        if flat {
             let name = self.w.b.kernel().view(view).name.to_owned();
             self.flat_arrays.push((name, sizes.clone()));
-            return Ok(Pointer { sizes: sizes.into(), array_bytes, ..Pointer::to_view(view, ty, 1, false, &[]) });
         }
-        let view = self.new_shared(d, ty, &sizes);
-        Ok(Pointer { array_bytes, ..Pointer::to_view(view, ty, sizes.len(), single, &sizes) })
+        let pointer = Pointer::to_view(view, ty, extents.len(), single, &sizes);
+        let pointer = grouping.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
+        Ok(Pointer { array_bytes, sizes: if flat { sizes.into() } else { [].into() }, ..pointer })
     }
 
     /// Declares dynamic shared memory; all such arrays start at the same address.
@@ -83,14 +92,17 @@ impl<'m> Lowering<'m> {
                 _ => Err(LowerFailed),
             };
         }
-        let bytes = ty.bytes(self.w.b.structs()) as u64;
+        let grouping = self.memory_scalar(d.span).and_then(|scalar| Some((scalar, self.grouping(scalar, ty)?)));
+        let memory_type = grouping.map_or(ty, |(scalar, _)| scalar.into());
+        let bytes = memory_type.bytes(self.w.b.structs()) as u64;
         if self.request.shared_bytes < bytes {
             let what = format!("the size of '{}' is not specified", self.text(d.name));
             let hint = "specify the bytes of dynamic shared memory per block at launch";
             return self.fail(d.span, what, "dynamic shared memory", hint);
         }
-        let view = self.new_shared(d, ty, &[self.request.shared_bytes / bytes]);
+        let view = self.new_shared(d, memory_type, &[self.request.shared_bytes / bytes]);
         let pointer = Pointer::to_view(view, ty, 1, false, &[]);
+        let pointer = grouping.map_or(pointer.clone(), |(_, grouping)| grouping.apply(pointer));
         self.dynamic_shared = Some(pointer.clone());
         Ok(pointer)
     }
@@ -98,7 +110,14 @@ impl<'m> Lowering<'m> {
     fn new_shared(&mut self, d: &Declarator, ty: Type, sizes: &[u64]) -> View {
         let name = names::unmangled(self.text(d.name), self.request.round_trip, |_| false);
         let name = self.unique_shared_name(&name);
-        self.w.b.shared_array(name, ty, sizes).into()
+        let view = self.w.b.shared_array(name, ty, sizes).into();
+        self.declared_views.push((view, d.span));
+        view
+    }
+
+    /// Returns true for the name of a shared array.
+    pub(super) fn is_shared_array(&self, name: Symbol) -> bool {
+        self.shared.iter().any(|found| found.declared.name == name)
     }
 
     /// Source name of a shared array.

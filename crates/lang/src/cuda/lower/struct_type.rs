@@ -66,12 +66,10 @@ impl<'m> Lowering<'m> {
                 let what = "a reference as a struct member";
                 return self.unsupported(field.span, what, "pass the variable to the functions that use it");
             }
-            let CType::Value(mut ty) = self.c_type(&field.ty)? else {
-                return self.unsupported(
-                    field.span,
-                    "a pointer as a struct member",
-                    "pass the pointer as a kernel parameter",
-                );
+            let mut ty = match self.c_type(&field.ty)? {
+                CType::Value(ty) => ty,
+                CType::Pointer(to) => self.slot_type(field.span, to, field.ty.constant),
+                _ => return self.unsupported(field.span, "a member of this type", "declare it as a variable"),
             };
             if !field.sizes.is_empty() {
                 ty = self.field_array(field, ty)?;

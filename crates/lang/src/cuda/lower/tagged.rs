@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use bornite_ir::{Check, IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
+use bornite_ir::{IntRange, LocalId, Op, Scalar, Stmt, Type, Value, View};
 
 use super::lvalue::{CudaOperand, Lvalue, LvalueRoot, Pointer};
 use super::{Binding, LowerFailed, LowerResult, Lowering};
@@ -44,12 +44,12 @@ impl TaggedPointer {
 
 impl<'m> Lowering<'m> {
     /// Arrays that a pointer variable may point into, if there are several or it may be null.
-    fn pointer_views(&self, declared: SourceSpan) -> Option<&'m [View]> {
+    pub(super) fn pointer_views(&self, declared: SourceSpan) -> Option<&'m [View]> {
         self.needs.pointers.iter().find(|(found, _)| *found == declared).map(|(_, views)| &views[..])
     }
 
     /// Requests another lowering in which a pointer variable may also point into `views`.
-    fn require_views(&mut self, declared: SourceSpan, views: &[View]) {
+    pub(super) fn require_views(&mut self, declared: SourceSpan, views: &[View]) {
         self.found_needs.pointers.push((declared, views.to_vec()));
     }
 
@@ -124,7 +124,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Returns true for a one-dimensional array of a type.
-    fn is_plain_array(&self, view: View, ty: Type) -> bool {
+    pub(super) fn is_plain_array(&self, view: View, ty: Type) -> bool {
         let viewed = self.w.b.kernel().view(view);
         viewed.ty == ty && viewed.dims.len() == 1
     }
@@ -183,16 +183,7 @@ impl<'m> Lowering<'m> {
             operand if self.move_operand_to_memory(&operand) => return Err(LowerFailed),
             _ => return self.fail(span, "cannot assign a number to a pointer", "expected a pointer", ""),
         };
-        if pointer.pointee_type() != tagged.to {
-            let (to, from) = (self.type_name(tagged.to), self.type_name(pointer.pointee_type()));
-            let what = format!("cannot assign a pointer to '{from}' to a pointer to '{to}'");
-            return self.fail(span, what, format!("expected '{to}*'"), "cast it");
-        }
-        if pointer.constant && !tagged.constant {
-            let hint = "declare it as a pointer to const";
-            let what = "cannot assign a pointer to const to a pointer to non-const";
-            return self.fail(span, what, "discards 'const'", hint);
-        }
+        self.check_same_pointee(tagged.to, tagged.constant, &pointer, span)?;
         self.check_plain(&pointer, span)?;
         let choice = self.choice_of(&pointer);
         if choice.views.iter().any(|view| !tagged.views.contains(view)) {
@@ -205,10 +196,44 @@ impl<'m> Lowering<'m> {
         Ok(())
     }
 
+    /// Rejects an assignment of a pointer to another type, or to const if `constant` is not set.
+    pub(super) fn check_same_pointee(
+        &mut self,
+        to: Type,
+        constant: bool,
+        pointer: &Pointer,
+        span: SourceSpan,
+    ) -> LowerResult {
+        if pointer.pointee_type() != to {
+            let (to, from) = (self.type_name(to), self.type_name(pointer.pointee_type()));
+            let what = format!("cannot assign a pointer to '{from}' to a pointer to '{to}'");
+            return self.fail(span, what, format!("expected '{to}*'"), "cast it");
+        }
+        if pointer.constant && !constant {
+            let hint = "declare it as a pointer to const";
+            let what = "cannot assign a pointer to const to a pointer to non-const";
+            return self.fail(span, what, "discards 'const'", hint);
+        }
+        Ok(())
+    }
+
+    /// The pointer into the only array that it may point into, which is checked not to be null.
+    pub(super) fn single_choice(&mut self, pointer: Pointer, span: SourceSpan) -> Pointer {
+        let Some(choice) = &pointer.choice else { return pointer };
+        let [view] = choice.views[..] else { return pointer };
+        if !self.is_array_declared(view) || view != pointer.view {
+            return pointer;
+        }
+        let is_valid = Tree::op(Op::Ne, vec![choice.tag.clone(), Tree::int(self.index_type, 0)]);
+        self.check_not_null(&is_valid, span);
+        Pointer { choice: None, ..pointer }
+    }
+
     /// Rejects pointers to rows and to reinterpreted elements, which a tag cannot describe.
-    fn check_plain(&mut self, pointer: &Pointer, span: SourceSpan) -> LowerResult {
+    pub(super) fn check_plain(&mut self, pointer: &Pointer, span: SourceSpan) -> LowerResult {
         let is_plain = pointer.rank == 1 && pointer.dims.is_none() && !pointer.has_rows();
-        if is_plain && pointer.width == 1 && pointer.cast_type.is_none() && !pointer.single {
+        let is_cast = pointer.width > 1 || pointer.split > 1 || pointer.cast_type.is_some();
+        if is_plain && !is_cast && !pointer.single {
             return Ok(());
         }
         let what = "a pointer that can point into different arrays, of several dimensions or cast,";
@@ -216,13 +241,13 @@ impl<'m> Lowering<'m> {
     }
 
     /// Array of a pointer as a choice.
-    fn choice_of(&self, pointer: &Pointer) -> Rc<PointerChoice> {
+    pub(super) fn choice_of(&self, pointer: &Pointer) -> Rc<PointerChoice> {
         let single = || PointerChoice { tag: Tree::int(self.index_type, 1), views: [pointer.view].into() };
         pointer.choice.clone().unwrap_or_else(|| Rc::new(single()))
     }
 
     /// Tag of the same array in another list, which has all arrays of the choice.
-    fn translate_tag(&mut self, choice: &PointerChoice, views: &[View]) -> Tree {
+    pub(super) fn translate_tag(&mut self, choice: &PointerChoice, views: &[View]) -> Tree {
         if *choice.views == *views {
             return choice.tag.clone();
         }
@@ -275,6 +300,32 @@ impl<'m> Lowering<'m> {
         Ok(CudaOperand::Pointer(Pointer { offset: Some(offset), range, constant, choice, ..first }))
     }
 
+    /// Lowers a comparison or difference of two pointers into arrays that are chosen at run time.
+    /// An order or a difference needs the same array.
+    pub(super) fn chosen_pair(&mut self, op: Binary, a: Pointer, b: Pointer, span: SourceSpan) -> LowerResult<Tree> {
+        let mut views: Vec<View> = vec![];
+        for pointer in [&a, &b] {
+            self.check_plain(pointer, span)?;
+            let choice = self.choice_of(pointer);
+            views.extend(choice.views.iter().filter(|view| !views.contains(view)).copied().collect::<Vec<_>>());
+        }
+        let tags = [&a, &b].map(|pointer| {
+            let choice = self.choice_of(pointer);
+            self.translate_tag(&choice, &views)
+        });
+        let is_same = Tree::op(Op::Eq, tags.to_vec());
+        let is_same = self.materialize(is_same);
+        let result = self.pointer_pair(op, a, b, span)?;
+        match op {
+            Binary::Eq => Ok(Tree::op(Op::And, vec![is_same, result])),
+            Binary::Ne => Ok(Tree::op(Op::Or, vec![Tree::op(Op::Not, vec![is_same]), result])),
+            _ => {
+                self.check_claim(&is_same, "the pointers point into the same array", span);
+                Ok(result)
+            }
+        }
+    }
+
     /// Compares a pointer with null.
     pub(super) fn is_null(&mut self, pointer: &Pointer, op: Binary) -> Tree {
         match &pointer.choice {
@@ -306,7 +357,7 @@ impl<'m> Lowering<'m> {
     }
 
     /// Runs `each` for every array that a pointer may point into, under the condition that it does.
-    fn for_each_array(
+    pub(super) fn for_each_array(
         &mut self,
         lvalue: &Lvalue,
         span: SourceSpan,
@@ -338,9 +389,7 @@ impl<'m> Lowering<'m> {
     }
 
     fn check_not_null(&mut self, is_valid: &Tree, span: SourceSpan) {
-        let condition = self.w.emit(is_valid);
-        let message = "the pointer is not null".to_owned();
-        self.push_stmt(Stmt::Check(Check::Assert { condition, message }), span);
+        self.check_claim(is_valid, "the pointer is not null", span);
     }
 
     /// Dereferences a null pointer: a fault if it is executed.

@@ -15,13 +15,47 @@ impl Parser<'_> {
                 at += 1;
                 continue;
             }
-            while !matches!(self.ahead(at), TokenKind::Reserved(")") | TokenKind::End) {
-                at += 1;
-            }
             at += 1;
+            at = self.after_parentheses(self.at + at) - self.at;
         }
         at += matches!(self.ahead(at), TokenKind::Name(_)) as usize;
         matches!(self.ahead(at), TokenKind::Reserved("{" | ";" | ":"))
+    }
+
+    /// Index of the token after the group in parentheses that starts at a token.
+    pub(super) fn after_parentheses(&self, start: usize) -> usize {
+        let mut depth = 0;
+        for (n, token) in self.tokens.iter().enumerate().skip(start) {
+            match token.kind {
+                TokenKind::Reserved("(") => depth += 1,
+                TokenKind::Reserved(")") => depth -= 1,
+                _ => {}
+            }
+            if depth <= 0 {
+                return n + 1;
+            }
+        }
+        self.tokens.len()
+    }
+
+    /// Index of the token after the template arguments that start at a token.
+    pub(super) fn after_angles(&self, start: usize) -> usize {
+        let (mut depth, mut nested) = (0, 0);
+        for (n, token) in self.tokens.iter().enumerate().skip(start) {
+            match token.kind {
+                TokenKind::Reserved("(") => nested += 1,
+                TokenKind::Reserved(")") if nested > 0 => nested -= 1,
+                TokenKind::Reserved("<") if nested == 0 => depth += 1,
+                TokenKind::Reserved(">") if nested == 0 => depth -= 1,
+                TokenKind::Reserved(">>") if nested == 0 => depth -= 2,
+                TokenKind::Reserved(")" | ";" | "{" | "}") => break,
+                _ => {}
+            }
+            if depth <= 0 {
+                return n + 1;
+            }
+        }
+        self.tokens.len() - 1
     }
 
     /// `__align__(16)`, `alignas(16)`.

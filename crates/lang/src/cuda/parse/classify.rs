@@ -156,7 +156,7 @@ impl Parser<'_> {
             match token.kind {
                 TokenKind::Reserved("{" | ";" | "=") if !self.is_operator_symbol(at - 1) => break,
                 TokenKind::Reserved("__align__" | "alignas") => {
-                    at = (at..end).find(|n| self.tokens[*n].kind == TokenKind::Reserved(")")).map_or(end, |n| n + 1);
+                    at = self.after_parentheses(at).min(end);
                 }
                 _ => out.push(token),
             }

@@ -154,6 +154,12 @@ impl Parser<'_> {
         self.advance();
         let mut found = self.at_type();
         while found && !self.is(")") {
+            // Template arguments of a struct: `(Vec<float, 4>*)`.
+            if self.is("<") {
+                self.at = self.after_angles(self.at);
+                found = !matches!(self.kind(), TokenKind::End);
+                continue;
+            }
             found = match self.kind() {
                 TokenKind::Reserved("*" | "&" | "::" | "__restrict__") => true,
                 TokenKind::Name(symbol) => self.is_type_name(symbol) || self.names.text(symbol) == "std",
