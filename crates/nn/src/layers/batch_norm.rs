@@ -76,15 +76,16 @@ impl BatchNorm {
             let what = format!("a training step needs more than one value per channel, found input {shape:?}");
             return Tensor::failed("batch_norm", what);
         }
-        let axes: Vec<isize> = (0..shape.len() as isize).filter(|axis| *axis != 1).collect();
-        let (mean, variance) = (x.mean(&axes[..]), x.var(&axes[..], 0));
+        let norm = x.batch_norm_training(&self.weight.value(), &self.bias.value(), self.eps);
         let unbiased = count as f64 / (count - 1) as f64;
         let running =
             |old: &Buffer, new: Tensor| old.update(&(old.value() * (1.0 - self.momentum) + new * self.momentum));
-        let updated = running(&self.running_mean, mean.detach())
-            .and_then(|()| running(&self.running_var, variance.detach() * unbiased));
+        let batches = &self.num_batches_tracked;
+        let updated = running(&self.running_mean, norm.mean.detach())
+            .and_then(|()| running(&self.running_var, norm.variance.detach() * unbiased))
+            .and_then(|()| batches.update(&(batches.value() + 1.0)));
         match updated {
-            Ok(()) => x.batch_norm(&self.weight.value(), &self.bias.value(), &mean, &variance, self.eps),
+            Ok(()) => norm.output,
             Err(failed) => failed,
         }
     }

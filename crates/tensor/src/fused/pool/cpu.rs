@@ -149,7 +149,7 @@ pub(super) fn forward<T: PoolFloat>(op: &Pool, x: &[T], y: &mut [T], threads: us
     let (input, output) = (input[0] * input[1], output[0] * output[1]);
     let arch = Arch::new();
     parallel_for_each(x.chunks(input).zip(y.chunks_mut(output)), threads, |(x, y)| {
-        arch.dispatch(ForwardPlane { op, layout, x, y });
+        with_scratch(layout.elements(), |copy| arch.dispatch(ForwardPlane { op, layout, x, y, copy }));
     });
 }
 
@@ -158,6 +158,7 @@ struct ForwardPlane<'a, T> {
     layout: Layout,
     x: &'a [T],
     y: &'a mut [T],
+    copy: &'a mut [T],
 }
 
 impl<T: PoolFloat> WithSimd for ForwardPlane<'_, T> {
@@ -166,25 +167,23 @@ impl<T: PoolFloat> WithSimd for ForwardPlane<'_, T> {
     // The compiler vectorizes the loops for the instruction set of `S`.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let ForwardPlane { op, layout, x, y } = self;
+        let ForwardPlane { op, layout, x, y, copy } = self;
         let taps = op.geometry.kernel[0] * op.geometry.kernel[1];
-        with_scratch(layout.elements(), |copy: &mut [T]| {
-            let is_max = op.kind == PoolKind::Max;
-            layout.fill(x, if is_max { T::NEG_INFINITY } else { T::ZERO }, copy);
-            for (row, y) in y.chunks_mut(op.geometry.output[1]).enumerate() {
-                y.copy_from_slice(&copy[layout.start(row, 0)..][..y.len()]);
-                for tap in 1..taps {
-                    let values = y.iter_mut().zip(&copy[layout.start(row, tap)..]);
-                    match is_max {
-                        true => values.for_each(|(y, &x)| *y = y.larger(x)),
-                        false => values.for_each(|(y, &x)| *y = *y + x),
-                    }
-                }
-                if !is_max {
-                    y.iter_mut().for_each(|y| *y = *y / T::from_count(taps));
+        let is_max = op.kind == PoolKind::Max;
+        layout.fill(x, if is_max { T::NEG_INFINITY } else { T::ZERO }, copy);
+        for (row, y) in y.chunks_mut(op.geometry.output[1]).enumerate() {
+            y.copy_from_slice(&copy[layout.start(row, 0)..][..y.len()]);
+            for tap in 1..taps {
+                let values = y.iter_mut().zip(&copy[layout.start(row, tap)..]);
+                match is_max {
+                    true => values.for_each(|(y, &x)| *y = y.larger(x)),
+                    false => values.for_each(|(y, &x)| *y = *y + x),
                 }
             }
-        });
+            if !is_max {
+                y.iter_mut().for_each(|y| *y = *y / T::from_count(taps));
+            }
+        }
     }
 }
 
@@ -195,8 +194,13 @@ pub(super) fn backward<T: PoolFloat>(op: &Pool, x: &[T], y: &[T], dy: &[T], dx: 
     let (input, output) = (input[0] * input[1], output[0] * output[1]);
     let arch = Arch::new();
     let planes = x.chunks(input).zip(y.chunks(output).zip(dy.chunks(output))).zip(dx.chunks_mut(input));
+    let copied = if op.kind == PoolKind::Max { layout.elements() } else { 0 };
     parallel_for_each(planes, threads, |((x, (y, dy)), dx)| {
-        arch.dispatch(BackwardPlane { op, layout, x, y, dy, dx });
+        with_scratch(layout.elements() + copied + op.geometry.output[1], |scratch| {
+            let (total, rest) = scratch.split_at_mut(layout.elements());
+            let (copy, each) = rest.split_at_mut(copied);
+            arch.dispatch(BackwardPlane { op, layout, x, y, dy, dx, total, copy, each });
+        });
     });
 }
 
@@ -207,6 +211,12 @@ struct BackwardPlane<'a, T> {
     y: &'a [T],
     dy: &'a [T],
     dx: &'a mut [T],
+    /// Sums, in the layout of the copy.
+    total: &'a mut [T],
+    /// The copy of the plane, for a maximum.
+    copy: &'a mut [T],
+    /// Contribution of each window of a row to the elements that it has a gradient for.
+    each: &'a mut [T],
 }
 
 impl<T: PoolFloat> WithSimd for BackwardPlane<'_, T> {
@@ -214,46 +224,40 @@ impl<T: PoolFloat> WithSimd for BackwardPlane<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let BackwardPlane { op, layout, x, y, dy, dx } = self;
+        let BackwardPlane { op, layout, x, y, dy, dx, total, copy, each } = self;
         let (taps, width) = (op.geometry.kernel[0] * op.geometry.kernel[1], op.geometry.output[1]);
         let is_max = op.kind == PoolKind::Max;
-        let copied = if is_max { layout.elements() } else { 0 };
-        with_scratch(layout.elements() + copied + width, |scratch: &mut [T]| {
-            let (total, rest) = scratch.split_at_mut(layout.elements());
-            let (copy, each) = rest.split_at_mut(copied);
-            total.fill(T::ZERO);
+        total.fill(T::ZERO);
+        if is_max {
+            layout.fill(x, T::NEG_INFINITY, copy);
+        }
+        for (row, (y, dy)) in y.chunks(width).zip(dy.chunks(width)).enumerate() {
+            let share = |x: T, y: T| if x == y { T::ONE } else { T::ZERO };
             if is_max {
-                layout.fill(x, T::NEG_INFINITY, copy);
-            }
-            for (row, (y, dy)) in y.chunks(width).zip(dy.chunks(width)).enumerate() {
-                let share = |x: T, y: T| if x == y { T::ONE } else { T::ZERO };
-                if is_max {
-                    each.fill(T::ZERO);
-                    for tap in 0..taps {
-                        let x = &copy[layout.start(row, tap)..][..width];
-                        let ties = each.iter_mut().zip(x.iter().zip(y));
-                        ties.for_each(|(ties, (&x, &y))| *ties = *ties + share(x, y));
-                    }
-                    each.iter_mut().zip(dy).for_each(|(each, &dy)| *each = dy / *each);
-                } else {
-                    let count = T::from_count(taps);
-                    each.iter_mut().zip(dy).for_each(|(each, &dy)| *each = dy / count);
-                }
+                each.fill(T::ZERO);
                 for tap in 0..taps {
-                    let start = layout.start(row, tap);
-                    let totals = total[start..][..width].iter_mut().zip(&*each);
-                    match is_max {
-                        true => {
-                            let x = &copy[start..][..width];
-                            let elements = totals.zip(x.iter().zip(y));
-                            // A product, as in the decomposition: NaN for infinite gradients.
-                            elements.for_each(|((total, &each), (&x, &y))| *total = *total + share(x, y) * each);
-                        }
-                        false => totals.for_each(|(total, &each)| *total = *total + each),
+                    let x = &copy[layout.start(row, tap)..][..width];
+                    let ties = each.iter_mut().zip(x.iter().zip(y));
+                    ties.for_each(|(ties, (&x, &y))| *ties = *ties + share(x, y));
+                }
+            } else {
+                each.fill(T::from_count(taps));
+            }
+            each.iter_mut().zip(dy).for_each(|(each, &dy)| *each = dy / *each);
+            for tap in 0..taps {
+                let start = layout.start(row, tap);
+                let totals = total[start..][..width].iter_mut().zip(&*each);
+                match is_max {
+                    true => {
+                        let x = &copy[start..][..width];
+                        let elements = totals.zip(x.iter().zip(y));
+                        // A product, as in the decomposition: NaN for infinite gradients.
+                        elements.for_each(|((total, &each), (&x, &y))| *total = *total + share(x, y) * each);
                     }
+                    false => totals.for_each(|(total, &each)| *total = *total + each),
                 }
             }
-            layout.extract(total, dx);
-        });
+        }
+        layout.extract(total, dx);
     }
 }

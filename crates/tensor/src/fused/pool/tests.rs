@@ -57,7 +57,7 @@ fn window<'a>(
 #[test]
 fn outputs_and_gradients_agree_with_the_definition() {
     let mut random = Random::new(7);
-    for (planes, g) in &geometries(200) {
+    for (number, (planes, g)) in geometries(150).iter().enumerate() {
         let (values, shape) = image(*planes, g, &mut random);
         let x = Tensor::from_slice(&values, &shape, Device::cpu());
         let out = g.output[0] * g.output[1];
@@ -87,6 +87,9 @@ fn outputs_and_gradients_agree_with_the_definition() {
             }
             let dy = Tensor::from_slice(&dy, &[planes[0], planes[1], g.output[0], g.output[1]], Device::cpu());
             for (fusion, name) in [(true, "routine"), (false, "decomposition")] {
+                if !fusion && number >= 15 {
+                    continue; // compiled for each size
+                }
                 let found = with_fusion(fusion, || {
                     let found = pooled(kind, g, &x);
                     let gradient = (&found * &dy).sum(..).grad(&[&x]).remove(0);
@@ -107,7 +110,7 @@ fn outputs_and_gradients_agree_with_the_definition() {
 fn special_values_agree_with_the_decomposition() {
     let mut random = Random::new(9);
     let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 1.0, f32::MAX];
-    for (planes, g) in &geometries(60) {
+    for (planes, g) in &geometries(15) {
         let count = planes[0] * planes[1] * g.input[0] * g.input[1];
         let values: Vec<f32> = (0..count).map(|_| special[random.below(special.len())]).collect();
         let x = Tensor::from_slice(&values, &[planes[0], planes[1], g.input[0], g.input[1]], Device::cpu());
@@ -130,7 +133,7 @@ fn special_values_agree_with_the_decomposition() {
 #[test]
 fn second_order_gradients_agree_with_the_decomposition() {
     let mut random = Random::new(5);
-    for (planes, g) in &geometries(20) {
+    for (planes, g) in &geometries(6) {
         let (values, shape) = image(*planes, g, &mut random);
         let x = Tensor::from_slice(&values, &shape, Device::cpu());
         for kind in [PoolKind::Max, PoolKind::Mean] {
