@@ -15,7 +15,7 @@ from torchvision import models
 
 OUT = Path(__file__).parent.parent / "crates/nn/tests/goldens/images.json"
 STEPS = 30
-LR = 1e-4
+LR = 5e-5
 
 
 def formula(name, count):

@@ -66,8 +66,9 @@ impl Tensor {
         // So that no window is only padding.
         if padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2 {
             return fail(format!(
-                "cannot pad {:?} by {padding:?} for a kernel {kernel:?}; the padding is at most half the kernel",
-                self.0.shape
+                "cannot pad {:?} by {:?} for a kernel {kernel:?}; the padding is at most half the kernel",
+                self.0.shape,
+                (padding[0], padding[1])
             ));
         }
         let input = [height, width];
