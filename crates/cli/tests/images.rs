@@ -63,13 +63,21 @@ fn a_classifier_is_trained_in_one_command_and_used() {
     let output = bornite(&[&train[..], &more].concat());
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    for part in
-        ["vit-tiny, 5.", "2 classes; 18 training images of 8 × 8 pixels, 6 validation images", "epoch 3  loss", "accuracy", "images/s", "done after 3 epochs"]
-    {
+    for part in [
+        "vit-tiny, 5.",
+        "2 classes; 18 training images of 8 × 8 pixels, 6 validation images",
+        "epoch 3  loss",
+        "accuracy",
+        "images/s",
+        "done after 3 epochs",
+    ] {
         assert!(said.contains(part), "{part}: {said}");
     }
     let result = text(&output.stdout);
-    assert!(result.starts_with("accuracy ") && result.contains("of 6 images") && result.contains("blue red"), "{result}");
+    assert!(
+        result.starts_with("accuracy ") && result.contains("of 6 images") && result.contains("blue red"),
+        "{result}"
+    );
     assert!(folder.join("run/evaluation.html").is_file() && folder.join("run/loss.svg").is_file());
 
     let output = bornite(&["eval", &run, "--data", &data, "--json", "--report", &path("page.html")]);
@@ -101,8 +109,16 @@ fn a_classifier_is_trained_in_one_command_and_used() {
 
     for (args, code, expected) in [
         (&["train", "--model", "resnet19", "--data", &data, "--out", &path("x")][..], 2, "resnet19"),
-        (&["train", "--model", "resnet18", "--data", &data, "--out", &path("x"), "--steps", "3"], 2, "set train.epochs instead"),
-        (&["train", "--model", "resnet18", "--data", &data, "--out", &path("x"), "--devices", "cpu,cpu"], 2, "on one device"),
+        (
+            &["train", "--model", "resnet18", "--data", &data, "--out", &path("x"), "--steps", "3"],
+            2,
+            "set train.epochs instead",
+        ),
+        (
+            &["train", "--model", "resnet18", "--data", &data, "--out", &path("x"), "--devices", "cpu,cpu"],
+            2,
+            "on one device",
+        ),
         (&["train", "--model", "resnet18", "--data", &data, "--out", &run], 1, "already contains a run"),
         (&["train", "--out", &run, "--resume", "--batch", "4"], 2, "train.batch differs from the value"),
         (&["train", "--out", &run, "--resume", "--model", "resnet18"], 2, "model.name differs from the value"),
@@ -116,7 +132,11 @@ fn a_classifier_is_trained_in_one_command_and_used() {
     ] {
         let output = bornite(args);
         let said = text(&output.stderr);
-        assert!(output.status.code() == Some(code) && said.contains(expected), "{args:?}, {expected}: {:?} {said}", output.status);
+        assert!(
+            output.status.code() == Some(code) && said.contains(expected),
+            "{args:?}, {expected}: {:?} {said}",
+            output.status
+        );
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

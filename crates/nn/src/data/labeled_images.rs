@@ -95,7 +95,8 @@ fn read_idx_pair(folder: &Path, part: &str, classes: Option<&[String]>) -> Resul
     };
     // IDX files number their classes, so the model's must be numbers, too.
     if let Some((n, name)) = classes.iter().enumerate().find(|(n, name)| **name != n.to_string()) {
-        let what = format!("numbers its classes, but class {n} of the model is '{name}'; use a folder of class folders");
+        let what =
+            format!("numbers its classes, but class {n} of the model is '{name}'; use a folder of class folders");
         return Err(Error::file(&labels, what));
     }
     let counts = [&pixels, &numbers].map(|array| array.shape().first().copied().unwrap_or(0));

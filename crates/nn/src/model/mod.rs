@@ -16,6 +16,4 @@ mod vision;
 pub use attention::{Attention, KvCache};
 pub use config::{GptConfig, MlpKind, NormKind, PositionKind, RopeScaling};
 pub use gpt::{Gpt, GptBlock, Mlp};
-pub use vision::{
-    ImageModel, ImageModelConfig, MEAN, ResNet, ResNetConfig, STD, Vgg, VisionTransformer, VitConfig,
-};
+pub use vision::{ImageModel, ImageModelConfig, MEAN, ResNet, ResNetConfig, STD, Vgg, VisionTransformer, VitConfig};

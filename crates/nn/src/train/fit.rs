@@ -1,8 +1,8 @@
 //! Training over epochs: progress, metrics, checkpoints, early stopping.
 //!
 //! `run.rs` is the loop of `bornite train` for text. This one is for any model and any
-//! [`BatchSource`]; `images/` runs it in a run's folder. Nothing here prints: callers pass a function
-//! that receives progress.
+//! [`BatchSource`]; `images/` runs it in a run's folder. Nothing here prints: callers pass a
+//! function that receives progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -17,8 +17,8 @@ use super::builder::{AnyOptimizer, OptimizerProgress};
 use super::config::RunConfig;
 use super::data_parallel::DataParallel;
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_text_run, check_tokenizer, claim_run_folder,
-    named_tokenizer, rename_retired_tensors, run_tokenizer,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_text_run, check_tokenizer,
+    claim_run_folder, named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
 use super::metrics::Metrics;
 use super::observer::{Observer, RunInfo, TrainEvent};

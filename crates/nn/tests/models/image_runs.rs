@@ -38,7 +38,14 @@ fn write_images(folder: &Path, per_class: u32, size: u32) {
 
 fn config(data: &Path) -> RunConfig {
     let mut config = RunConfig::default();
-    for text in ["model.name=vit-tiny", "train.epochs=2", "train.batch=8", "train.seed=3", "data.flip=true", "data.crop_padding=1"] {
+    for text in [
+        "model.name=vit-tiny",
+        "train.epochs=2",
+        "train.batch=8",
+        "train.seed=3",
+        "data.flip=true",
+        "data.crop_padding=1",
+    ] {
         config.set(text).unwrap();
     }
     config.data.path = Some(vec![data.into()]);
@@ -167,7 +174,10 @@ fn bad_data_and_settings_are_errors_with_remedies() {
         assert!(error.contains(expected), "{expected}: {error}");
     }
     contains(fails(&folder.join("nothing"), &[]), "nothing");
-    contains(fails(&data, &["train.steps=5"]), "train.steps has no effect: vit-tiny is a model of images; set train.epochs instead");
+    contains(
+        fails(&data, &["train.steps=5"]),
+        "train.steps has no effect: vit-tiny is a model of images; set train.epochs instead",
+    );
     contains(fails(&data, &["model.layers=5"]), "model.layers has no effect: vit-tiny is a model of images");
     contains(fails(&data, &["data.image_size=10"]), "must be a multiple of 4; found 10 (data.image_size)");
     contains(fails(&data, &["data.validation_fraction=0.99"]), "leaves no images to train on");
@@ -185,17 +195,17 @@ fn bad_data_and_settings_are_errors_with_remedies() {
         path
     };
     let wide = image("red/wide.png", 12, 8);
-    contains(
-        fails(&data, &["data.validation_fraction=0"]),
-        "wide.png: data: the image has 12 × 8 pixels, but",
-    );
+    contains(fails(&data, &["data.validation_fraction=0"]), "wide.png: data: the image has 12 × 8 pixels, but");
     std::fs::remove_file(wide).unwrap();
     let whole = std::fs::read(data.join("red/0.png")).unwrap();
     std::fs::write(data.join("red/0.png"), &whole[..whole.len() / 2]).unwrap();
     contains(fails(&data, &["data.validation_fraction=0"]), "red/0.png: cannot be decoded as an image");
     std::fs::write(data.join("red/0.png"), whole).unwrap();
     std::fs::create_dir(data.join("void")).unwrap();
-    contains(fails(&data, &[]), "void: contains no images (png, jpg, jpeg, bmp), but is a class; add images or remove the folder");
+    contains(
+        fails(&data, &[]),
+        "void: contains no images (png, jpg, jpeg, bmp), but is a class; add images or remove the folder",
+    );
     std::fs::remove_dir(data.join("void")).unwrap();
     let first = image("aaa/1.png", 9, 8);
     contains(fails(&data, &[]), "has 9 × 8 pixels, which is not a square; set data.image_size (--image-size N)");

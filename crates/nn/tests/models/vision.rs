@@ -185,7 +185,10 @@ fn impossible_sizes_are_errors() {
         assert!(error(config).contains(expected), "{expected}: {}", error(config));
     }
     let unknown = ImageModel::named("resnet19").unwrap_err().to_string();
-    assert!(unknown.contains("resnet18, resnet34, resnet50, vgg16, vit-tiny") && unknown.contains("did you mean"), "{unknown}");
+    assert!(
+        unknown.contains("resnet18, resnet34, resnet50, vgg16, vit-tiny") && unknown.contains("did you mean"),
+        "{unknown}"
+    );
     // Images of another size or number of channels.
     let params = Params::new(CPU, 0);
     let vit = ImageModelConfig { name: ImageModel::VitTiny, classes: 3, image_size: 8 }.build(&params).unwrap();

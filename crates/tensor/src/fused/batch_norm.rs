@@ -48,7 +48,8 @@ impl Tensor {
     #[track_caller]
     pub fn batch_norm_training(&self, weight: &Tensor, bias: &Tensor, eps: f64) -> BatchNormResult {
         let location = SourceLocation::here();
-        let failed = |failed: Tensor| BatchNormResult { output: failed.clone(), mean: failed.clone(), variance: failed };
+        let failed =
+            |failed: Tensor| BatchNormResult { output: failed.clone(), mean: failed.clone(), variance: failed };
         if let Err(error) = self.check_float("batch_norm", location) {
             return failed(error);
         }
@@ -99,19 +100,7 @@ impl FusedOp for BatchNormTraining {
             let (x, dy, weight) = (x.slice()?, dy.slice()?, weight.slice()?);
             let (mean, variance) = (mean.slice()?, variance.slice()?);
             let (dx, dweight, dbias) = (dx.slice_mut()?, dweight.slice_mut()?, dbias.slice_mut()?);
-            batch_norm_backward(
-                channels,
-                x,
-                weight,
-                mean,
-                variance,
-                eps,
-                dy,
-                dx,
-                dweight,
-                dbias,
-                pool::num_threads(),
-            );
+            batch_norm_backward(channels, x, weight, mean, variance, eps, dy, dx, dweight, dbias, pool::num_threads());
             Ok(())
         }))
     }

@@ -108,7 +108,9 @@ mod tests {
         let classes = ["cat", "dog", "a very long name"].map(String::from);
         let mut found = ImageEvaluation::new(&classes);
         for (index, (class, probabilities)) in
-            [(0, [0.5, 0.25, 0.25]), (1, [0.5, 0.5, 0.0]), (2, [0.0, 0.2, 0.8]), (1, [0.1, 0.8, 0.1])].into_iter().enumerate()
+            [(0, [0.5, 0.25, 0.25]), (1, [0.5, 0.5, 0.0]), (2, [0.0, 0.2, 0.8]), (1, [0.1, 0.8, 0.1])]
+                .into_iter()
+                .enumerate()
         {
             found.add(index, class, &probabilities, || format!("{index}.png"));
         }

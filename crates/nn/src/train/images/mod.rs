@@ -1,8 +1,8 @@
 //! Training of image classifiers in a run's folder, and trained classifiers.
 //!
 //! `run.rs` trains by [`Fit`](super::Fit), with the settings of `settings.rs`; `trained.rs` loads a
-//! run and predicts; `evaluation.rs` counts what is confused with what, and `report.rs` writes it as
-//! a page with the images that were classified wrongly. Text is trained by `../run.rs`.
+//! run and predicts; `evaluation.rs` counts confusions of classes, and `report.rs` writes a page
+//! with them and the images that were classified wrongly. Text is trained by `../run.rs`.
 
 mod evaluation;
 mod report;

@@ -1,5 +1,5 @@
-//! Report of an evaluation: a self-contained HTML page with the confusion matrix and the images that
-//! were classified wrongly.
+//! Report of an evaluation: a self-contained HTML page with the confusion matrix and the images
+//! that were classified wrongly.
 
 use std::fmt::Write;
 use std::io::Cursor;
@@ -58,7 +58,9 @@ fn html(title: &str, evaluation: &ImageEvaluation, data: &dyn Dataset) -> Result
     shown.truncate(MAX_IMAGES);
     let count = match wrong.len() {
         0 => "No image was classified wrongly.".into(),
-        all if all > shown.len() => format!("{all} images; shown are the {} with the highest probability.", shown.len()),
+        all if all > shown.len() => {
+            format!("{all} images; shown are the {} with the highest probability.", shown.len())
+        }
         1 => "1 image.".into(),
         all => format!("{all} images, by the probability of the wrong class."),
     };
@@ -137,7 +139,9 @@ mod tests {
         evaluation.add(0, 0, &[0.9, 0.1], || "a.png".into());
         evaluation.add(1, 0, &[0.3, 0.7], || "b.png".into());
         let page = html("run", &evaluation, &data).unwrap();
-        for expected in ["Accuracy 50.00 %", "&lt;cat&gt;: taken for dog (70 %)", "b.png", "data:image/png;base64,iVBORw0KGgo"] {
+        for expected in
+            ["Accuracy 50.00 %", "&lt;cat&gt;: taken for dog (70 %)", "b.png", "data:image/png;base64,iVBORw0KGgo"]
+        {
             assert!(page.contains(expected), "{expected}: {page}");
         }
         assert!(!page.contains("a.png") && !page.contains("<cat>"), "{page}");

@@ -105,8 +105,7 @@ pub fn train_images(
         write_environment(folder, device)?;
         let fit = train(&run, folder, observer)?;
         let step = fit.epochs.last().map_or(0, |epoch| epoch.steps);
-        let mut summary =
-            ImageRunSummary { step, fit, evaluation: None, report: None, folder: folder.into() };
+        let mut summary = ImageRunSummary { step, fit, evaluation: None, report: None, folder: folder.into() };
         if let Some(validation) = run.validation.filter(|_| !summary.fit.stopped) {
             let trained = TrainedImages::new(run.run, &run.params, SharedNet(run.net), step)?;
             match trained.evaluate(&validation, run.batch, &|| observer.should_stop()) {
@@ -265,7 +264,8 @@ fn prepare(mut config: RunConfig, device: Device, observer: &mut dyn Observer) -
     let epochs = config.train.epochs.unwrap_or(1);
     let steps = epochs.saturating_mul(loader.batches() as u64) / accumulate as u64;
     if steps == 0 {
-        let what = format!("train.accumulate is {accumulate}, more than the {} batches of all epochs", loader.batches());
+        let what =
+            format!("train.accumulate is {accumulate}, more than the {} batches of all epochs", loader.batches());
         return Err(Error::config(what));
     }
     let default = if device.is_cuda() { Precision::Bf16 } else { Precision::F32 };
@@ -321,7 +321,9 @@ fn load_weights(run: &Prepared, from: &Path, observer: &mut dyn Observer) -> Res
         )));
     }
     run.params.load_tensors(&tensors).map_err(|error| match error.kind {
-        ErrorKind::Config(what) => Error::file(from, format!("{what}; it must be of {}", run.run.image_model.name.name())),
+        ErrorKind::Config(what) => {
+            Error::file(from, format!("{what}; it must be of {}", run.run.image_model.name.name()))
+        }
         _ => error,
     })
 }

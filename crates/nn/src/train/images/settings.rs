@@ -21,8 +21,7 @@ const SHARED: [&str; 11] = [
 ];
 
 /// Settings of image runs only.
-const IMAGES_ONLY: [&str; 5] =
-    ["data.image_size", "data.flip", "data.crop_padding", "train.epochs", "train.patience"];
+const IMAGES_ONLY: [&str; 5] = ["data.image_size", "data.flip", "data.crop_padding", "train.epochs", "train.patience"];
 
 impl RunConfig {
     /// Returns the image classifier that `model.name` names; `None` for a model of text.
@@ -37,7 +36,9 @@ impl RunConfig {
         let is_optimizer = |name: &str| name.starts_with("optimizer.") || name.starts_with("schedule.");
         let name = self.model.name.as_deref().unwrap_or("tiny");
         let wrong = match self.image_model() {
-            Some(_) => set.iter().find(|name| !(SHARED.contains(name) || IMAGES_ONLY.contains(name) || is_optimizer(name))),
+            Some(_) => {
+                set.iter().find(|name| !(SHARED.contains(name) || IMAGES_ONLY.contains(name) || is_optimizer(name)))
+            }
             None => set.iter().find(|name| IMAGES_ONLY.contains(name)),
         };
         let (kind, hint) = match (self.image_model(), wrong) {
@@ -52,8 +53,8 @@ impl RunConfig {
         }
     }
 
-    /// Returns the settings of an image run with the defaults filled in, except those that depend on
-    /// data or device.
+    /// Returns the settings of an image run with the defaults filled in, except those that depend
+    /// on data or device.
     #[track_caller]
     pub fn resolved_for_images(&self) -> Result<RunConfig> {
         located(|| {

@@ -16,7 +16,7 @@ use crate::train::Precision;
 use crate::train::folder::CHECKPOINTS;
 use crate::{Error, Forward, Result};
 
-/// What a checkpoint of an image run says about its model.
+/// Description of the model in the checkpoints of an image run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ImageRun {
     /// The model.

@@ -229,8 +229,7 @@ impl WithSimd for Products<'_> {
                 let ((xs, x_rest), (dys, dy_rest)) = (xs.as_chunks::<4>(), dys.as_chunks::<4>());
                 let [mut a, mut b, mut c, mut d] = [[zero; 2]; 4];
                 for (x, dy) in xs.iter().zip(dys) {
-                    (a, b, c, d) =
-                        (add(a, x[0], dy[0]), add(b, x[1], dy[1]), add(c, x[2], dy[2]), add(d, x[3], dy[3]));
+                    (a, b, c, d) = (add(a, x[0], dy[0]), add(b, x[1], dy[1]), add(c, x[2], dy[2]), add(d, x[3], dy[3]));
                 }
                 for (&x, &dy) in x_rest.iter().zip(dy_rest) {
                     a = add(a, x, dy);

@@ -196,7 +196,8 @@ impl<T: ConvFloat> PhaseContext<'_, T> {
         }
     }
 
-    /// Computes a task of few channels, with one source channel per group, without a matrix product.
+    /// Computes a task of few channels, with one source channel per group, without a matrix
+    /// product.
     fn compute_directly(&self, units: &RowUnits, task: &mut Task<'_, T>, bias: Option<&[T]>) {
         let (width, count, columns) = (self.phase.positions[2], task.channels.len(), self.phase.taps.len());
         let first_channel = task.group * self.channels.target + task.channels.start;

@@ -134,7 +134,7 @@ fn sum_taps<T: ConvFloat>(taps: &[ActiveTap<'_, T>], step: usize, start: T, is_f
         1 => {
             let done = sum_blocks::<1, 32, T>(taps, first, last, out);
             sum_blocks::<1, 8, T>(taps, done, last, out)
-        },
+        }
         2 => sum_blocks::<2, 8, T>(taps, first, last, out),
         _ => first,
     };
