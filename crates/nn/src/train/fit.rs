@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bornite::{Tensor, runtime::interruptible};
 use serde::{Deserialize, Serialize};
@@ -79,6 +80,8 @@ pub enum FitEvent<'a> {
         grad_norm: f64,
         /// True if the gradients were finite; otherwise the step was skipped.
         finite: bool,
+        /// Time until the next batch started, the wait for its data included.
+        seconds: f64,
     },
     /// An epoch ended.
     Epoch(&'a EpochReport),
@@ -130,6 +133,7 @@ struct UnreadBatch {
     number: u64,
     step: u64,
     lr: f64,
+    started: Instant,
     pending: PendingStep,
 }
 
@@ -276,6 +280,7 @@ impl<'f, A> Fit<'f, A> {
             while state.epoch < self.epochs && !self.is_done(&state) && !is_at_end(self.optimizer.steps()) {
                 let mut unread: Option<UnreadBatch> = None;
                 let mut at_end = false;
+                let mut started = Instant::now();
                 for batch in batches.batches_of(state.epoch, state.batch)? {
                     let batch = batch?;
                     let lr = self.optimizer.current_lr();
@@ -289,12 +294,14 @@ impl<'f, A> Fit<'f, A> {
                     state.batch += 1;
                     let steps = self.optimizer.steps();
                     // Read one step late, so that the device is never idle.
-                    let now = unread.replace(UnreadBatch { number: state.batch, step: steps, lr, pending });
-                    self.read(now, &mut state)?;
+                    let next = UnreadBatch { number: state.batch, step: steps, lr, started, pending };
+                    let previous = unread.replace(next);
+                    self.read(previous, started, &mut state)?;
+                    started = Instant::now();
                     at_end = is_at_end(steps);
                     let due = self.save_every.is_some_and(|every| steps.is_multiple_of(every) && steps > saved_steps);
                     if at_end || due {
-                        self.read(unread.take(), &mut state)?;
+                        self.read(unread.take(), Instant::now(), &mut state)?;
                         self.save(store.as_mut(), &mut state, None)?;
                         saved_steps = steps;
                     }
@@ -302,7 +309,7 @@ impl<'f, A> Fit<'f, A> {
                         break;
                     }
                 }
-                self.read(unread.take(), &mut state)?;
+                self.read(unread.take(), Instant::now(), &mut state)?;
                 if at_end {
                     break;
                 }
@@ -382,16 +389,18 @@ impl<'f, A> Fit<'f, A> {
         })
     }
 
-    /// Waits for a step and adds its loss to the epoch's.
-    fn read(&mut self, batch: Option<UnreadBatch>, state: &mut FitState) -> Result<()> {
-        let Some(UnreadBatch { number: batch, step, lr, pending }) = batch else { return Ok(()) };
+    /// Waits for a step, whose time ends when the next one starts, and adds its loss to the
+    /// epoch's.
+    fn read(&mut self, batch: Option<UnreadBatch>, ended: Instant, state: &mut FitState) -> Result<()> {
+        let Some(UnreadBatch { number: batch, step, lr, started, pending }) = batch else { return Ok(()) };
         let StepResult { loss, grad_norm, finite } = pending.wait()?;
         if loss.is_finite() {
             state.loss_sum += loss;
             state.loss_count += 1;
         }
         let epoch = state.epoch + 1;
-        (self.observer)(FitEvent::Batch { epoch, batch, loss, step, lr, grad_norm, finite });
+        let seconds = ended.saturating_duration_since(started).as_secs_f64();
+        (self.observer)(FitEvent::Batch { epoch, batch, loss, step, lr, grad_norm, finite, seconds });
         Ok(())
     }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use bornite::{Device, Tensor};
 
@@ -248,8 +247,11 @@ fn prepare(mut config: RunConfig, device: Device, observer: &mut dyn Observer) -
         true => loader.transform(0, Resize { height: image_size, width: image_size }),
         false => loader.transform(0, SameSize { shape: first.clone(), first: all.describe(0) }),
     };
+    // A batch norm has no variance of a single image of one pixel.
+    let drops_last = training.len() > 1 && training.len() % batch == 1;
     let images = (training.len() as u64, validation.as_ref().map_or(0, |part| part.len() as u64));
-    let mut loader = check(DataLoader::new(training).batch(batch).shuffle(seed).workers(workers()).device(device));
+    let loader = DataLoader::new(training).batch(batch).shuffle(seed).drop_last(drops_last);
+    let mut loader = check(loader.workers(workers()).device(device));
     if let Some(padding) = config.data.crop_padding.filter(|padding| *padding > 0) {
         loader = loader.transform(0, RandomCrop { height: image_size, width: image_size, padding });
     }
@@ -336,8 +338,9 @@ struct Recorder<'o> {
     /// Metrics of the last step, until the next one or the evaluation of the epoch.
     pending: Option<StepMetrics>,
     images_per_step: u64,
-    last: Instant,
     elapsed_seconds: f64,
+    /// Time of the batches since the last step, if gradients are accumulated.
+    step_seconds: f64,
     /// Step of the last line that was written, and of the last checkpoint.
     last_step: u64,
     saved_step: u64,
@@ -376,14 +379,15 @@ impl Recorder<'_> {
     fn on_event(&mut self, event: FitEvent<'_>) -> Result<()> {
         match event {
             FitEvent::Resumed(step) => self.resume(step)?,
-            FitEvent::Batch { loss, step, lr, grad_norm, finite, .. } => {
+            FitEvent::Batch { loss, step, lr, grad_norm, finite, seconds, .. } => {
+                self.elapsed_seconds += seconds;
+                self.step_seconds += seconds;
                 // Without a step, gradients were accumulated only.
                 if self.pending.as_ref().is_some_and(|line| line.step == step) || step == 0 {
                     return Ok(());
                 }
                 self.flush_pending()?;
-                let seconds = std::mem::replace(&mut self.last, Instant::now()).elapsed().as_secs_f64().max(1e-9);
-                self.elapsed_seconds += seconds;
+                let seconds = std::mem::take(&mut self.step_seconds).max(1e-9);
                 self.pending = Some(StepMetrics {
                     step,
                     loss: Some(loss).filter(|loss| loss.is_finite()),
@@ -409,7 +413,6 @@ impl Recorder<'_> {
                 }
                 self.flush_pending()?;
                 self.observer.on_event(TrainEvent::Epoch(report));
-                self.last = Instant::now(); // evaluation does not count as training time
             }
             FitEvent::Saved { path, best } => {
                 // If the evaluation of the step was interrupted, a resumed run writes its line again.
@@ -439,8 +442,8 @@ fn train(run: &Prepared, folder: &Path, observer: &mut dyn Observer) -> Result<F
         metrics: None,
         pending: None,
         images_per_step: run.info.images_per_step,
-        last: Instant::now(),
         elapsed_seconds: 0.0,
+        step_seconds: 0.0,
         last_step: 0,
         saved_step: 0,
         device: run.params.device(),

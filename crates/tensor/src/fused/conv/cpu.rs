@@ -196,28 +196,27 @@ impl<T: ConvFloat> PhaseContext<'_, T> {
         }
     }
 
-    /// Computes a task of few channels, with one source channel per group, without a matrix
-    /// product.
+    /// Computes a task of few channels without a matrix product.
     fn compute_directly(&self, units: &RowUnits, task: &mut Task<'_, T>, bias: Option<&[T]>) {
-        let (width, count, columns) = (self.phase.positions[2], task.channels.len(), self.phase.taps.len());
+        let (width, count, taps) = (self.phase.positions[2], task.channels.len(), self.phase.taps.len());
         let first_channel = task.group * self.channels.target + task.channels.start;
-        let (taps, start) = (direct::TapRows::new(self.pass, self.phase), units.start(task.units.start));
+        let columns = self.channels.source * taps;
+        let tap_rows = direct::TapRows::new(self.pass, self.phase);
         with_scratch(width, |sums| {
-            for (n, out) in task.out.iter_mut().enumerate() {
-                let (image, row) = (task.images.start + n / count, first_channel + n % count);
-                let channel = image * self.channels.groups + task.group;
-                let at = |segment: &Segment| target_index(self.pass, self.phase, segment.position) - start;
-                let of_image = self.segments.iter().filter(|segment| segment.image == image);
-                direct::Rows {
-                    taps: &taps,
-                    source: self.source,
-                    weights: &self.weights[row * columns..][..columns],
-                    bias: bias.map_or(T::ZERO, |bias| bias[row]),
-                    segments: &mut of_image.map(|segment| (channel, segment.position, at(segment))),
-                    out,
-                    sums,
+            for segment in self.segments {
+                let at = target_index(self.pass, self.phase, segment.position) - units.start(task.units.start);
+                let source = (segment.image * self.channels.groups + task.group) * self.channels.source;
+                for row in 0..count {
+                    let weights = &self.weights[(first_channel + row) * columns..][..columns];
+                    sums.fill(bias.map_or(T::ZERO, |bias| bias[first_channel + row]));
+                    for (channel, weights) in weights.chunks(taps.max(1)).enumerate() {
+                        let channel = source + channel;
+                        tap_rows.add(self.source, channel, segment.position, weights, sums);
+                    }
+                    let out = &mut task.out[(segment.image - task.images.start) * count + row][at..];
+                    let targets = out.iter_mut().step_by(self.pass.target_step[2]);
+                    targets.zip(&*sums).for_each(|(out, &sum)| *out = sum);
                 }
-                .compute();
             }
         });
     }

@@ -29,6 +29,11 @@ impl<'a> TapRows<'a> {
         TapRows { pass, phase, inside, arch: Arch::new() }
     }
 
+    /// Adds to each position of a segment the source elements of a channel times their weights.
+    pub fn add<T: ConvFloat>(&self, source: &[T], channel: usize, at: [usize; 2], weights: &[T], sums: &mut [T]) {
+        self.arch.dispatch(AddTaps { taps: self, source, channel, at, weights, sums });
+    }
+
     /// Adds, for each tap, the products of a segment of the output gradient and source elements.
     pub fn add_products<T: ConvFloat>(&self, source: &[T], channel: usize, at: [usize; 2], dy: &[T], sums: &mut [T]) {
         self.arch.dispatch(AddProducts { taps: self, source, channel, at, dy, sums });
@@ -53,126 +58,30 @@ impl<'a> TapRows<'a> {
     }
 }
 
-/// Computes segments of a channel, each with one source channel.
-pub(super) struct Rows<'a, 'o, T> {
-    pub taps: &'a TapRows<'a>,
-    pub source: &'a [T],
-    /// Weight of each tap.
-    pub weights: &'a [T],
-    /// Added to all sums.
-    pub bias: T,
-    /// Source channel, position along depth and height, and index of the first target element.
-    pub segments: &'a mut dyn Iterator<Item = (usize, [usize; 2], usize)>,
-    pub out: &'o mut [T],
-    /// Scratch memory for a row.
-    pub sums: &'a mut [T],
+struct AddTaps<'a, T> {
+    taps: &'a TapRows<'a>,
+    source: &'a [T],
+    channel: usize,
+    at: [usize; 2],
+    weights: &'a [T],
+    sums: &'a mut [T],
 }
 
-impl<T: ConvFloat> Rows<'_, '_, T> {
-    pub fn compute(self) {
-        let arch = self.taps.arch;
-        arch.dispatch(self);
-    }
-}
-
-/// Taps whose rows are looked up before the sums of a row are computed.
-const MAX_TAPS: usize = 32;
-
-/// A tap with a source row for a segment.
-#[derive(Clone, Copy)]
-struct ActiveTap<'a, T> {
-    weight: T,
-    /// Source elements from that of the first position of `inside` on.
-    row: &'a [T],
-    /// Positions whose source element is inside the image.
-    inside: [usize; 2],
-}
-
-impl<T: ConvFloat> WithSimd for Rows<'_, '_, T> {
+impl<T: ConvFloat> WithSimd for AddTaps<'_, T> {
     type Output = ();
 
-    // The compiler vectorizes the loops for the instruction set of `S`. One dispatch for all rows: one per row and tap
-    // cost ten times the arithmetic.
+    // The compiler vectorizes the loop for the instruction set of `S`.
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let Rows { taps, source, weights, bias, segments, out, sums } = self;
-        let (step, target_step) = (taps.pass.source_step[2], taps.pass.target_step[2]);
-        for (channel, position, at) in segments {
-            let out = &mut out[at..];
-            let row = match target_step {
-                1 => &mut out[..sums.len()],
-                _ => &mut *sums,
-            };
-            let mut active = [ActiveTap { weight: T::ZERO, row: &source[..0], inside: [0; 2] }; MAX_TAPS];
-            let (mut count, mut is_first) = (0, true);
-            taps.for_each(source, channel, position, |tap, inside, from| {
-                if count == MAX_TAPS {
-                    sum_taps(&active, step, bias, is_first, row);
-                    (count, is_first) = (0, false);
-                }
-                active[count] = ActiveTap { weight: weights[tap], row: from, inside: [inside.start, inside.end] };
-                count += 1;
-            });
-            sum_taps(&active[..count], step, bias, is_first, row);
-            if target_step > 1 {
-                out.iter_mut().step_by(target_step).zip(&*sums).for_each(|(out, &sum)| *out = sum);
+        let step = self.taps.pass.source_step[2];
+        self.taps.for_each(self.source, self.channel, self.at, |tap, inside, row| {
+            let (sums, weight) = (&mut self.sums[inside], self.weights[tap]);
+            match step {
+                1 => sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += weight * x),
+                step => sums.iter_mut().zip(row.iter().step_by(step)).for_each(|(sum, &x)| *sum += weight * x),
             }
-        }
+        });
     }
-}
-
-/// Adds the taps to `start`, or to the contents of `out` if they are not the first.
-#[inline(always)]
-fn sum_taps<T: ConvFloat>(taps: &[ActiveTap<'_, T>], step: usize, start: T, is_first: bool, out: &mut [T]) {
-    if is_first {
-        out.fill(start);
-    }
-    // Positions that all taps have a source element for.
-    let first = taps.iter().fold(0, |first, tap| first.max(tap.inside[0])).min(out.len());
-    let last = taps.iter().fold(out.len(), |last, tap| last.min(tap.inside[1])).max(first);
-    let done = match step {
-        1 => {
-            let done = sum_blocks::<1, 32, T>(taps, first, last, out);
-            sum_blocks::<1, 8, T>(taps, done, last, out)
-        }
-        2 => sum_blocks::<2, 8, T>(taps, first, last, out),
-        _ => first,
-    };
-    for position in (0..first).chain(done..out.len()) {
-        let mut sum = out[position];
-        for tap in taps {
-            if (tap.inside[0]..tap.inside[1]).contains(&position) {
-                sum += tap.weight * tap.row[(position - tap.inside[0]) * step];
-            }
-        }
-        out[position] = sum;
-    }
-}
-
-/// Adds the taps to blocks of `N` positions, as many as fit from `from` to `last`; returns the next
-/// position.
-#[inline(always)]
-fn sum_blocks<const STEP: usize, const N: usize, T: ConvFloat>(
-    taps: &[ActiveTap<'_, T>],
-    from: usize,
-    last: usize,
-    out: &mut [T],
-) -> usize {
-    let mut position = from;
-    while position + N <= last {
-        let block = &mut out[position..position + N];
-        let mut sums = [T::ZERO; N];
-        sums.copy_from_slice(block);
-        for tap in taps {
-            let row = &tap.row[(position - tap.inside[0]) * STEP..][..(N - 1) * STEP + 1];
-            for n in 0..N {
-                sums[n] += tap.weight * row[n * STEP];
-            }
-        }
-        block.copy_from_slice(&sums);
-        position += N;
-    }
-    position
 }
 
 struct AddProducts<'a, T> {
