@@ -75,7 +75,7 @@ fn a_classifier_is_trained_in_one_command_and_used() {
     }
     let result = text(&output.stdout);
     assert!(
-        result.starts_with("accuracy ") && result.contains("of 6 images") && result.contains("blue red"),
+        result.starts_with("accuracy ") && result.contains("of 6 images") && result.contains("blue  red"),
         "{result}"
     );
     assert!(folder.join("run/evaluation.html").is_file() && folder.join("run/loss.svg").is_file());
