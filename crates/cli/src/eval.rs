@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use crate::demo::{self, layout::PromptLayout, score::SamplingBudget};
+use crate::images;
 use crate::preparation_display::PreparationDisplay;
 use crate::scratch::ScratchFolder;
 use crate::{Failure, note, parse_device, print, print_json};
@@ -27,19 +28,24 @@ pub enum Metric {
 pub struct EvalOptions {
     /// Folder of a run or of a Hugging Face model
     #[arg(value_name = "RUN")]
-    from: PathBuf,
+    pub from: PathBuf,
     /// Metric
     #[arg(long, value_enum, default_value = "loss")]
     metric: Metric,
-    /// Files or folders [default: the run's validation split]
+    /// Files or folders [default: the run's validation split]; for image models, a folder of images
+    /// as for training
     #[arg(long, value_name = "PATH", num_args = 1..)]
-    data: Vec<PathBuf>,
+    pub data: Vec<PathBuf>,
     /// JSONL field or Parquet column of the documents
     #[arg(long, value_name = "NAME")]
     field: Option<String>,
-    /// Sequences per batch
+    /// Write a page with the confusion matrix and the images that were classified wrongly (image
+    /// models)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Sequences or images per batch
     #[arg(long, value_name = "N", default_value_t = 8)]
-    batch: usize,
+    pub batch: usize,
     /// Tokens per sequence (context length) [default: that of training]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     context: Option<u32>,
@@ -63,11 +69,17 @@ pub struct EvalOptions {
     device: String,
     /// Write JSON to stdout
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn run(options: &EvalOptions) -> Result<ExitCode, Failure> {
     let device = parse_device(&options.device)?;
+    if images::is_image_run(&options.from) {
+        return images::evaluate(options, device);
+    }
+    if options.report.is_some() {
+        return Err(bornite_nn::Error::config("--report has no effect for models of text; remove it").into());
+    }
     let trained = TrainedModel::open(&options.from, options.tokenizer.as_deref(), device)?;
     if let Some(text) = &trained.note {
         note(text);

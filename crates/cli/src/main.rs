@@ -12,6 +12,7 @@ mod devices;
 mod doctor;
 mod eval;
 mod generate;
+mod images;
 mod job_part;
 mod kernel;
 mod model;
@@ -65,7 +66,9 @@ enum Command {
     Generate(generate::GenerateOptions),
     /// Evaluate a trained model
     Eval(eval::EvalOptions),
-    /// Import and export Hugging Face models
+    /// Classify images with a trained image model
+    Predict(images::PredictOptions),
+    /// Import and export models
     #[command(subcommand)]
     Model(model::ModelCommand),
     /// Benchmark tensor operations or training steps, optionally beside another library's results
@@ -127,6 +130,7 @@ fn main() -> ExitCode {
         Command::Train(options) => train::run(&options),
         Command::Generate(options) => generate::run(&options),
         Command::Eval(options) => eval::run(&options),
+        Command::Predict(options) => images::predict(&options),
         Command::Model(command) => model::run(&command),
         Command::Bench(options) => bench::run(&options),
         Command::Report(options) => report::run(&options),

@@ -1,4 +1,4 @@
-//! `bornite model …`: imports and exports Hugging Face models.
+//! `bornite model …`: imports Hugging Face models, exports to Hugging Face and torchvision.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use bornite_nn::train::{TrainedModel, parameter_count};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::{Failure, note, print, print_json};
+use crate::{Failure, images, note, print, print_json};
 
 /// `bornite model …`.
 #[derive(Subcommand)]
@@ -28,13 +28,14 @@ pub enum ModelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Export a run's latest checkpoint as a Hugging Face folder
+    /// Export a run's latest checkpoint as a Hugging Face folder; of an image model, as a
+    /// safetensors file of a torchvision state dict
     Export {
         /// Folder of the run
         #[arg(value_name = "RUN")]
         from: PathBuf,
-        /// Folder to create
-        #[arg(long, value_name = "FOLDER")]
+        /// Folder to create, or file to write
+        #[arg(long, value_name = "PATH")]
         out: PathBuf,
         /// Write JSON to stdout
         #[arg(long)]
@@ -44,6 +45,15 @@ pub enum ModelCommand {
 
 pub fn run(command: &ModelCommand) -> Result<ExitCode, Failure> {
     let (ModelCommand::Import { from, out, json, .. } | ModelCommand::Export { from, out, json }) = command;
+    if images::is_image_run(from) {
+        return match command {
+            ModelCommand::Export { .. } => images::export(from, out, *json),
+            ModelCommand::Import { .. } => {
+                let what = "import reads a Hugging Face folder, but this is a run of an image model";
+                Err(bornite_nn::Error::config(format!("{}: {what}", from.display())).into())
+            }
+        };
+    }
     let tokenizer = match command {
         ModelCommand::Import { tokenizer, .. } => tokenizer.as_deref(),
         ModelCommand::Export { .. } => None,

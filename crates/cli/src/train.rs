@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bornite_nn::train::{Observer, RunConfig, RunInfo, RunSummary, StepMetrics, TrainEvent, format_bytes};
+use bornite_nn::train::{ImageRunInfo, Observer, RunConfig, RunSummary, StepMetrics, TrainEvent, format_bytes};
 use bornite_support::progress::{ProgressDisplay, Unit};
 use serde_json::json;
 
 use crate::dashboard::Dashboard;
+use crate::images;
 use crate::preparation_display::PreparationDisplay;
 use crate::ranks::{self, Trained};
 use crate::signals::{STOPPED, Signals};
@@ -28,11 +29,12 @@ pub struct TrainOptions {
     /// Set one setting, such as train.steps=100; overrides the file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Training data: files or folders of text, JSONL, Parquet or .bin shards
+    /// Training data: files or folders of text, JSONL, Parquet or .bin shards; for image models, a
+    /// folder with a folder of images per class, or MNIST's IDX files
     #[arg(long, value_name = "PATH", num_args = 1..)]
     data: Vec<PathBuf>,
     /// Model size: tiny, small, medium, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m, llama-tiny,
-    /// llama-1b, …
+    /// llama-1b, …; or an image model: resnet18, resnet34, resnet50, vgg16, vit-tiny
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Tokenizer: bytes, gpt2, bpe:N or the path of a tokenizer.json
@@ -43,7 +45,7 @@ pub struct TrainOptions {
     device: Option<String>,
     /// Train on several devices that share the batches of each step, such as cuda:0,cuda:1
     #[arg(long, value_name = "DEVICE", value_delimiter = ',', conflicts_with = "device")]
-    devices: Vec<String>,
+    pub devices: Vec<String>,
     /// Folder of the run
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
@@ -53,7 +55,16 @@ pub struct TrainOptions {
     /// Number of optimizer steps
     #[arg(long, value_name = "N")]
     steps: Option<String>,
-    /// Sequences per batch
+    /// Number of passes over the training images (image models)
+    #[arg(long, value_name = "N")]
+    epochs: Option<String>,
+    /// End training after N epochs without a lower validation loss (image models)
+    #[arg(long, value_name = "N")]
+    patience: Option<String>,
+    /// Resize images to N × N pixels (image models)
+    #[arg(long, value_name = "N")]
+    image_size: Option<String>,
+    /// Sequences or images per batch
     #[arg(long, value_name = "N")]
     batch: Option<String>,
     /// Tokens per sequence (context length)
@@ -94,7 +105,7 @@ pub struct TrainOptions {
     dashboard: Option<u16>,
     /// Write events to stdout, one JSON object per line
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 impl TrainOptions {
@@ -114,6 +125,9 @@ impl TrainOptions {
         }
         let flags = [
             ("train.steps", &self.steps),
+            ("train.epochs", &self.epochs),
+            ("train.patience", &self.patience),
+            ("data.image_size", &self.image_size),
             ("train.batch", &self.batch),
             ("train.context", &self.context),
             ("train.seed", &self.seed),
@@ -154,6 +168,9 @@ pub fn run(options: &TrainOptions) -> Result<ExitCode, Failure> {
     let mut display = Display::new(options.json, signals.clone());
     if let Some(port) = options.dashboard {
         display.dashboard = Dashboard::Requested(port, options.out.clone());
+    }
+    if config.image_model().is_some() {
+        return images::train(&config, options, display);
     }
     let trained = match &options.devices[..] {
         [] => ranks::train(&config, options, &mut display),
@@ -198,15 +215,31 @@ fn report(summary: &RunSummary, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The progress bar of steps, with facts about the run.
+struct Training {
+    steps: u64,
+    /// Share of the peak throughput of the device per unit of speed, if known.
+    peak_share: Option<f64>,
+    progress: ProgressDisplay,
+}
+
+impl Training {
+    fn new(step: u64, steps: u64, peak_share: Option<f64>) -> Training {
+        let mut progress = ProgressDisplay::new(Unit::Steps);
+        progress.update(step, steps, "");
+        Training { steps, peak_share, progress }
+    }
+}
+
 /// Shows the events of a run.
 pub struct Display {
     json: bool,
     signals: Signals,
     data_progress: PreparationDisplay,
-    /// Facts about the run and the progress bar of its steps, once training has started.
-    training: Option<(RunInfo, ProgressDisplay)>,
-    /// Smoothed tokens per second.
-    tokens_per_second: Option<f64>,
+    /// Set once training has started.
+    training: Option<Training>,
+    /// Smoothed tokens or images per second.
+    speed: Option<f64>,
     /// True once "stopping" was shown.
     stop_shown: bool,
     dashboard: Dashboard,
@@ -220,32 +253,35 @@ impl Display {
             signals,
             data_progress: PreparationDisplay::default(),
             training: None,
-            tokens_per_second: None,
+            speed: None,
             stop_shown: false,
             dashboard: Dashboard::Off,
         }
     }
 
     fn step(&mut self, metrics: &StepMetrics) {
-        let Some((info, progress)) = &mut self.training else { return };
-        let speed = metrics.tokens_per_second;
-        let speed = self.tokens_per_second.map_or(speed, |smoothed| 0.9 * smoothed + 0.1 * speed);
-        self.tokens_per_second = Some(speed);
+        let Some(Training { steps, peak_share, progress }) = &mut self.training else { return };
+        let (speed, unit) = match metrics.images_per_second {
+            Some(speed) => (speed, "images/s"),
+            None => (metrics.tokens_per_second.unwrap_or_default(), "tok/s"),
+        };
+        let speed = self.speed.map_or(speed, |smoothed| 0.9 * smoothed + 0.1 * speed);
+        self.speed = Some(speed);
         let mut text = format!("{}  lr {:.2e}", losses(metrics), metrics.lr);
         text += &match metrics.grad_norm {
             Some(norm) => format!("  grad norm {norm:.3}"),
             None => "  grad norm not finite, step skipped".into(),
         };
-        text += &format!("  {} tok/s", short(speed));
-        if let Some(peak) = info.peak_flops {
-            text += &format!("  {:.0}% of peak", 100.0 * speed * info.flops_per_token / peak);
+        text += &format!("  {} {unit}", short(speed));
+        if let Some(share) = peak_share {
+            text += &format!("  {:.0}% of peak", 100.0 * speed * *share);
         }
         text += &format!("  {}", format_bytes(metrics.memory_bytes.into()));
         if self.signals.stop.load(Ordering::Relaxed) && !std::mem::replace(&mut self.stop_shown, true) {
             text += "  stopping";
         }
-        let always = metrics.step == 1 || metrics.step == info.steps || metrics.validation_loss.is_some();
-        progress.update_line(metrics.step, info.steps, &text, always);
+        let always = metrics.step == 1 || metrics.step == *steps || metrics.validation_loss.is_some();
+        progress.update_line(metrics.step, *steps, &text, always);
     }
 
     fn json(&mut self, event: &TrainEvent<'_>) {
@@ -259,6 +295,17 @@ impl Display {
                 "required_bytes": info.required_bytes,
                 "checkpointing_saved_bytes": info.checkpointing_saved_bytes,
             }),
+            TrainEvent::BeginImages(info) => json!({
+                "event": "begin", "steps": info.steps, "epochs": info.epochs, "parameters": info.parameters,
+                "model": info.run.image_model, "classes": info.run.classes, "images": info.images,
+                "validation_images": info.validation_images, "images_per_step": info.images_per_step,
+                "precision": info.run.precision,
+            }),
+            TrainEvent::Epoch(report) => {
+                let mut value = serde_json::to_value(report).unwrap_or_default();
+                value["event"] = "epoch".into();
+                value
+            }
             TrainEvent::Step(metrics) => {
                 let mut value = serde_json::to_value(metrics).unwrap_or_default();
                 value["event"] = "step".into();
@@ -292,10 +339,24 @@ impl Observer for Display {
                     short(info.tokens_per_step as f64),
                     format_bytes(info.required_bytes.into()),
                 ));
-                let mut progress = ProgressDisplay::new(Unit::Steps);
-                progress.update(info.step, info.steps, "");
-                self.training = Some((info.clone(), progress));
+                let peak_share = info.peak_flops.map(|peak| info.flops_per_token / peak);
+                self.training = Some(Training::new(info.step, info.steps, peak_share));
             }
+            TrainEvent::BeginImages(info) => {
+                let ImageRunInfo { run, images, validation_images, .. } = info;
+                note(&format!(
+                    "{}, {} parameters in {}; {} classes; {images} training images of {size} × {size} pixels, \
+                     {validation_images} validation images; {} images per step",
+                    run.image_model.name.name(),
+                    short(info.parameters as f64),
+                    json!(run.precision).as_str().unwrap_or_default(),
+                    run.classes.len(),
+                    info.images_per_step,
+                    size = run.image_model.image_size,
+                ));
+                self.training = Some(Training::new(0, info.steps, None));
+            }
+            TrainEvent::Epoch(report) => note(&report.to_string()),
             TrainEvent::Step(metrics) => self.step(metrics),
             TrainEvent::Saved { path, best, .. } => {
                 note(&format!("saved {}{}", path.display(), if best { ", the best so far" } else { "" }));

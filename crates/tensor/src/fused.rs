@@ -5,10 +5,12 @@
 
 pub(crate) mod adamw;
 pub(crate) mod attention;
+pub(crate) mod batch_norm;
 pub(crate) mod conv;
 pub(crate) mod cross_entropy;
 pub(crate) mod gelu;
 mod layer_norm;
+pub(crate) mod pool;
 pub(crate) mod simd;
 pub(crate) mod softmax;
 

@@ -32,6 +32,7 @@ pub use loss::Reduction;
 pub use transfer::Target;
 pub use upsample::UpsampleMode;
 
+pub use crate::fused::batch_norm::BatchNormResult;
 pub use crate::graph::axes::Axes;
 pub use crate::graph::checkpoint::checkpoint;
 pub use crate::graph::promote::{Number, Operand, promote};

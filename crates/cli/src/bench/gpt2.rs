@@ -131,8 +131,8 @@ fn row(name: String, device: Device, measured: &StepBenchmark) -> BenchRow {
         utilization: info.peak_flops.map(|peak| tokens_per_second * info.flops_per_token / peak),
         peak_bytes: *peak_bytes,
         first_step_seconds: *first_step_seconds,
-        host_ms: median_of(|step| Some(step.host_ms)).unwrap_or(0.0),
-        data_wait_ms: median_of(|step| Some(step.data_wait_ms)).unwrap_or(0.0),
+        host_ms: median_of(|step| step.host_ms).unwrap_or(0.0),
+        data_wait_ms: median_of(|step| step.data_wait_ms).unwrap_or(0.0),
         gpu_idle_share: median_of(|step| step.gpu_idle_share),
         parts: (profile.rows.iter())
             .map(|row| StepPart { name: row.name.clone(), calls: row.calls, total_ms: row.total_ms, share: row.share })

@@ -62,33 +62,54 @@ impl ImageFolder {
     /// 1. Names that start with a dot and files without the extension of an image are skipped.
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<ImageFolder> {
-        let path = path.as_ref();
-        located(|| {
-            let mut folder =
-                ImageFolder { classes: vec![], files: vec![], channels: ImageChannels::Rgb, dtype: DType::F32 };
-            for class in list(path)?.into_iter().filter(|class| class.is_dir()) {
-                let name = class.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let before = folder.files.len();
-                for file in list(&class)?.into_iter().filter(|file| is_image(file)) {
-                    let found = fs::metadata(&file).map_err(Error::io("read", &file))?;
-                    files::check_plain(&file)?;
-                    folder.files.push(ImageFile { path: file, class: folder.classes.len(), bytes: found.len() });
-                }
-                if folder.files.len() == before {
-                    let expected = EXTENSIONS.join(", ");
-                    return Err(Error::file(
-                        &class,
-                        format!("contains no images ({expected}), but is a class; add images or remove the folder"),
-                    ));
-                }
+        located(|| ImageFolder::read(path.as_ref(), None))
+    }
+
+    /// As [`ImageFolder::open`], with the classes of a trained model, whose positions are the class
+    /// indices: folders may be missing, and a folder of another name is an error.
+    #[track_caller]
+    pub fn open_with_classes(path: impl AsRef<Path>, classes: &[String]) -> Result<ImageFolder> {
+        located(|| ImageFolder::read(path.as_ref(), Some(classes)))
+    }
+
+    fn read(path: &Path, known: Option<&[String]>) -> Result<ImageFolder> {
+        let mut folder = ImageFolder {
+            classes: known.map(<[String]>::to_vec).unwrap_or_default(),
+            files: vec![],
+            channels: ImageChannels::Rgb,
+            dtype: DType::F32,
+        };
+        for class in list(path)?.into_iter().filter(|class| class.is_dir()) {
+            let name = class.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let number = match known {
+                None => folder.classes.len(),
+                Some(known) => known.iter().position(|known| *known == name).ok_or_else(|| {
+                    let what = format!("is not a class of the model, whose classes are {}", some_of(known));
+                    Error::file(&class, format!("{what}; rename or remove the folder"))
+                })?,
+            };
+            let before = folder.files.len();
+            for file in list(&class)?.into_iter().filter(|file| is_image(file)) {
+                let found = fs::metadata(&file).map_err(Error::io("read", &file))?;
+                files::check_plain(&file)?;
+                folder.files.push(ImageFile { path: file, class: number, bytes: found.len() });
+            }
+            if folder.files.len() == before {
+                let expected = EXTENSIONS.join(", ");
+                return Err(Error::file(
+                    &class,
+                    format!("contains no images ({expected}), but is a class; add images or remove the folder"),
+                ));
+            }
+            if known.is_none() {
                 folder.classes.push(name);
             }
-            if folder.classes.is_empty() {
-                let message = "contains no folders; expected one folder of images per class, such as cat/1.png";
-                return Err(Error::file(path, message));
-            }
-            Ok(folder)
-        })
+        }
+        if folder.files.is_empty() {
+            let message = "contains no folders; expected one folder of images per class, such as cat/1.png";
+            return Err(Error::file(path, message));
+        }
+        Ok(folder)
     }
 
     /// Sets the channels of the images.
@@ -105,6 +126,18 @@ impl ImageFolder {
     pub fn classes(&self) -> &[String] {
         &self.classes
     }
+
+    /// Returns the file of a sample.
+    pub fn path(&self, index: usize) -> Option<&Path> {
+        self.files.get(index).map(|file| &*file.path)
+    }
+}
+
+/// The first names of a list.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN { format!("{shown}, …") } else { shown }
 }
 
 /// Entries of a folder in sorted order, without names that start with a dot.
@@ -149,7 +182,7 @@ impl Dataset for ImageFolder {
 }
 
 /// Decodes an image to `[channels, height, width]`; `dtype` is u8 or f32.
-fn read_image(path: &Path, channels: ImageChannels, dtype: DType) -> Result<HostArray> {
+pub(crate) fn read_image(path: &Path, channels: ImageChannels, dtype: DType) -> Result<HostArray> {
     let limit = bornite_support::input_limit().map_err(|error| Error::config(error.to_string()))?;
     let damaged = |error: image::ImageError| {
         Error::file(path, format!("cannot be decoded as an image ({error}); replace or remove the file"))

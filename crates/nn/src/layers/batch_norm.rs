@@ -3,13 +3,13 @@
 use bornite::{DType, Tensor, error::SourceLocation};
 
 use crate::module::{Forward, Module, Visitor, observed};
-use crate::parameters::{Buffer, Init, Parameter, Params, is_training};
+use crate::parameters::{BATCH_COUNT, Buffer, Init, Parameter, Params, is_training};
 
 /// Batch normalization over all axes but axis 1: of rows, series and images.
 ///
 /// Input and output `[n, channels]`, `[n, channels, length]` or `[n, channels, height, width]`.
 /// Parameters: scale `weight` and shift `bias`. Buffers: `running_mean` and `running_var`. All are
-/// `[channels]`.
+/// `[channels]`. A scalar buffer, `num_batches_tracked`, counts training steps for PyTorch.
 ///
 /// A training step normalizes by the statistics of the batch and updates the running statistics:
 /// 0.9 of the old ones and 0.1 of the batch's (with the unbiased variance). Otherwise the layer
@@ -31,6 +31,7 @@ pub struct BatchNorm {
     bias: Parameter,
     running_mean: Buffer,
     running_var: Buffer,
+    num_batches_tracked: Buffer,
     eps: f64,
     momentum: f64,
 }
@@ -44,6 +45,7 @@ impl BatchNorm {
             bias: params.parameter("bias", &[channels], Init::Zeros),
             running_mean: params.buffer("running_mean", &[channels], Init::Zeros),
             running_var: params.buffer("running_var", &[channels], Init::Ones),
+            num_batches_tracked: params.buffer(BATCH_COUNT, &[], Init::Zeros),
             eps: 1e-5,
             momentum: 0.1,
         }
@@ -74,15 +76,16 @@ impl BatchNorm {
             let what = format!("a training step needs more than one value per channel, found input {shape:?}");
             return Tensor::failed("batch_norm", what);
         }
-        let axes: Vec<isize> = (0..shape.len() as isize).filter(|axis| *axis != 1).collect();
-        let (mean, variance) = (x.mean(&axes[..]), x.var(&axes[..], 0));
+        let norm = x.batch_norm_training(&self.weight.value(), &self.bias.value(), self.eps);
         let unbiased = count as f64 / (count - 1) as f64;
         let running =
             |old: &Buffer, new: Tensor| old.update(&(old.value() * (1.0 - self.momentum) + new * self.momentum));
-        let updated = running(&self.running_mean, mean.detach())
-            .and_then(|()| running(&self.running_var, variance.detach() * unbiased));
+        let batches = &self.num_batches_tracked;
+        let updated = running(&self.running_mean, norm.mean.detach())
+            .and_then(|()| running(&self.running_var, norm.variance.detach() * unbiased))
+            .and_then(|()| batches.update(&(batches.value() + 1.0)));
         match updated {
-            Ok(()) => x.batch_norm(&self.weight.value(), &self.bias.value(), &mean, &variance, self.eps),
+            Ok(()) => norm.output,
             Err(failed) => failed,
         }
     }
@@ -94,6 +97,7 @@ impl Module for BatchNorm {
         visitor.child("bias", &self.bias);
         visitor.child("running_mean", &self.running_mean);
         visitor.child("running_var", &self.running_var);
+        visitor.child(BATCH_COUNT, &self.num_batches_tracked);
     }
 }
 

@@ -12,17 +12,23 @@ macro_rules! pools {
         pub struct $images {
             kernel: usize,
             stride: usize,
+            padding: usize,
         }
 
         impl $images {
             /// Creates the layer for square windows, which do not overlap.
             pub fn new(kernel: usize) -> $images {
-                $images { kernel, stride: kernel }
+                $images { kernel, stride: kernel, padding: 0 }
             }
 
             /// Sets the distance between windows.
             pub fn stride(self, stride: usize) -> $images {
                 $images { stride, ..self }
+            }
+
+            /// Sets the padding on all four sides, at most half the kernel.
+            pub fn padding(self, padding: usize) -> $images {
+                $images { padding, ..self }
             }
         }
 
@@ -33,7 +39,8 @@ macro_rules! pools {
         impl Forward for $images {
             #[track_caller]
             fn forward(&self, x: &Tensor) -> Tensor {
-                let y = x.$method([self.kernel, self.kernel], (self.stride, self.stride));
+                let padding = (self.padding, self.padding);
+                let y = x.$method([self.kernel, self.kernel], (self.stride, self.stride), padding);
                 observed(self, stringify!($images), &y, |elements| elements * (self.kernel * self.kernel) as u64)
             }
         }
@@ -43,17 +50,23 @@ macro_rules! pools {
         pub struct $series {
             kernel: usize,
             stride: usize,
+            padding: usize,
         }
 
         impl $series {
             /// Creates the layer for windows that do not overlap.
             pub fn new(kernel: usize) -> $series {
-                $series { kernel, stride: kernel }
+                $series { kernel, stride: kernel, padding: 0 }
             }
 
             /// Sets the distance between windows.
             pub fn stride(self, stride: usize) -> $series {
                 $series { stride, ..self }
+            }
+
+            /// Sets the padding at both ends, at most half the kernel.
+            pub fn padding(self, padding: usize) -> $series {
+                $series { padding, ..self }
             }
         }
 
@@ -65,7 +78,7 @@ macro_rules! pools {
             #[track_caller]
             fn forward(&self, x: &Tensor) -> Tensor {
                 let y = SourceLocation::here().in_scope(|| match as_image(x, stringify!($series)) {
-                    Ok(x) => x.$method([1, self.kernel], (1, self.stride)).squeeze(2),
+                    Ok(x) => x.$method([1, self.kernel], (1, self.stride), (0, self.padding)).squeeze(2),
                     Err(failed) => failed,
                 });
                 observed(self, stringify!($series), &y, |elements| elements * self.kernel as u64)
@@ -75,7 +88,7 @@ macro_rules! pools {
 }
 
 pools! {
-    /// Max pooling of images.
+    /// Max pooling of images. Padding is never the maximum.
     ///
     /// Input `[n, channels, height, width]`, output `[n, channels, height', width']`.
     ///
@@ -92,15 +105,15 @@ pools! {
     /// Max pooling of series.
     ///
     /// Input `[n, channels, length]`, output `[n, channels, length']`.
-    MaxPool1d = max_pool2d;
-    /// Average pooling of images.
+    MaxPool1d = max_pool2d_padded;
+    /// Average pooling of images. Padding counts as zeros.
     ///
     /// Input `[n, channels, height, width]`, output `[n, channels, height', width']`.
     AvgPool2d,
     /// Average pooling of series.
     ///
     /// Input `[n, channels, length]`, output `[n, channels, length']`.
-    AvgPool1d = avg_pool2d;
+    AvgPool1d = avg_pool2d_padded;
 }
 
 /// `[n, channels, 1, length]` from `[n, channels, length]`.

@@ -10,6 +10,14 @@ use crate::checkpoint::{Tensors, nearest, quoted, safetensors};
 use crate::error::located;
 use crate::{Error, Result};
 
+/// Name of the buffer that counts the batches of a batch norm: an integer in PyTorch's files.
+pub(crate) const BATCH_COUNT: &str = "num_batches_tracked";
+
+/// True for the batch count of a layer.
+fn is_batch_count(name: &str) -> bool {
+    name.strip_suffix(BATCH_COUNT).is_some_and(|layer| layer.is_empty() || layer.ends_with('.'))
+}
+
 impl Params {
     /// Saves the parameters and buffers of this scope to a safetensors file, which is written
     /// atomically. Names are relative to the scope.
@@ -36,7 +44,11 @@ impl Params {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         located(|| {
             let metadata = BTreeMap::from([("format".to_string(), "bornite".to_string())]);
-            safetensors::write_file(path, &self.tensors()?, &metadata)
+            let mut tensors = self.tensors()?;
+            for (_, count) in tensors.iter_mut().filter(|(name, _)| is_batch_count(name)) {
+                *count = count.cast(DType::I64);
+            }
+            safetensors::write_file(path, &tensors, &metadata)
         })
     }
 
@@ -81,13 +93,15 @@ impl Params {
             let (declared, mut found) = (self.declared()?, Tensors::new());
             for ParameterInfo { name: full, shape, .. } in &declared {
                 let Some(name) = self.relative(full) else { continue };
-                let tensor = tensors.get(name).ok_or_else(|| missing(name, tensors))?;
+                let tensor = match tensors.get(name) {
+                    Some(tensor) => tensor,
+                    // Files of earlier releases and of PyTorch 0.4 have no counts.
+                    None if is_batch_count(name) => &Tensor::zeros(shape, DType::F32, self.device()),
+                    None => return Err(missing(name, tensors)),
+                };
                 found.insert(full.clone(), self.converted(name, shape, tensor)?);
             }
-            // PyTorch's batch norms count their batches.
-            let is_known =
-                |name: &str| found.contains_key(&self.name_of(name)) || name.ends_with(".num_batches_tracked");
-            if let Some(name) = tensors.keys().find(|name| !is_known(name)) {
+            if let Some(name) = tensors.keys().find(|name| !found.contains_key(&self.name_of(name))) {
                 let near = nearest(name, declared.iter().filter_map(|info| self.relative(&info.name)));
                 let hint = near.map(|near| format!(" (did you mean {}?)", quoted(near))).unwrap_or_default();
                 let what =
@@ -133,7 +147,7 @@ impl Params {
     /// A tensor of a file in the dtype and on the device of the parameters.
     fn converted(&self, name: &str, shape: &[usize], tensor: &Tensor) -> Result<Tensor> {
         let (found, dtype) = (tensor.shape()?, tensor.dtype()?);
-        if found != shape || !dtype.is_float() {
+        if found != shape || !(dtype.is_float() || is_batch_count(name) && dtype.is_int()) {
             let what = format!("tensor {} is {dtype}{found:?}; the model needs f32{shape:?}", quoted(name));
             return Err(Error::config(what));
         }

@@ -26,6 +26,8 @@ pub enum Init {
     XavierNormal,
     /// Kaiming: normal distribution with standard deviation √(2 / inputs), for layers with ReLU.
     Kaiming,
+    /// Kaiming: normal distribution with standard deviation √(2 / outputs).
+    KaimingFanOut,
     /// Kaiming: uniform in ±√(6 / inputs).
     KaimingUniform,
     /// Uniform in ±1 / √inputs, PyTorch's default for linear and convolutional layers.
@@ -57,12 +59,13 @@ impl Init {
             ("xavier" | "xavier_uniform", None) => Init::Xavier,
             ("xavier_normal", None) => Init::XavierNormal,
             ("kaiming" | "kaiming_normal", None) => Init::Kaiming,
+            ("kaiming_fan_out", None) => Init::KaimingFanOut,
             ("kaiming_uniform", None) => Init::KaimingUniform,
             ("fan_in", None) => Init::FanIn,
             _ => {
                 return Err(Error::config(format!(
                     "'{name}' is not an initializer; use zeros, ones, constant:VALUE, normal:DEVIATION, uniform:BOUND, \
-                     xavier, xavier_normal, kaiming, kaiming_uniform or fan_in"
+                     xavier, xavier_normal, kaiming, kaiming_fan_out, kaiming_uniform or fan_in"
                 )));
             }
         })
@@ -87,6 +90,7 @@ impl Init {
             Init::Normal(deviation) => normal(deviation),
             Init::Uniform(bound) => uniform(bound),
             Init::Kaiming => normal((2.0 / inputs).sqrt()),
+            Init::KaimingFanOut => normal((2.0 / outputs.max(1.0)).sqrt()),
             Init::KaimingUniform => uniform((6.0 / inputs).sqrt()),
             Init::Xavier => uniform((6.0 / (inputs + outputs)).sqrt()),
             Init::XavierNormal => normal((2.0 / (inputs + outputs)).sqrt()),

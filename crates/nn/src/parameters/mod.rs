@@ -15,6 +15,7 @@ mod weights;
 
 pub(crate) use context::{Context, DRAWS_PER_BLOCK, checkpoint};
 pub use context::{dropout, eval_mode, is_training};
+pub(crate) use files::BATCH_COUNT;
 pub use init::Init;
 pub use list::ParameterInfo;
 pub use params::{Buffer, Parameter, Params};

@@ -36,7 +36,7 @@ impl StepBenchmark {
     /// Durations of the timed steps in milliseconds.
     pub fn step_ms(&self) -> Vec<f64> {
         let tokens = self.info.tokens_per_step as f64;
-        self.steps.iter().map(|step| tokens / step.tokens_per_second * 1e3).collect()
+        self.steps.iter().filter_map(|step| Some(tokens / step.tokens_per_second? * 1e3)).collect()
     }
 }
 

@@ -96,6 +96,9 @@ section! {
         tokenizer: String,
         validation_fraction | "validation": f64,
         cache: PathBuf,
+        image_size: usize,
+        flip: bool,
+        crop_padding: usize,
     }
 }
 
@@ -104,6 +107,8 @@ section! {
     TrainSection {
         device: String,
         steps: u64,
+        epochs: u64,
+        patience: u64,
         batch: usize,
         context: usize,
         accumulate: usize,
@@ -160,8 +165,10 @@ pub enum PositionSetting {
 }
 
 /// Settings that may change when a run is resumed.
-const CHANGEABLE: [&str; 11] = [
+const CHANGEABLE: [&str; 13] = [
     "train.steps",
+    "train.epochs",
+    "train.patience",
     "train.device",
     "train.eval_every",
     "train.save_every",
@@ -268,7 +275,7 @@ impl RunConfig {
     }
 
     /// Returns the names of the settings that differ in `other`.
-    fn differences(&self, other: &RunConfig) -> Result<Vec<&'static str>> {
+    pub(super) fn differences(&self, other: &RunConfig) -> Result<Vec<&'static str>> {
         let (ours, theirs) = (self.table()?, other.table()?);
         let value = |table: &Table, name: &str| {
             let (section, last) = name.split_once('.')?;
@@ -366,8 +373,9 @@ impl RunConfig {
     #[track_caller]
     pub fn resolved(&self) -> Result<RunConfig> {
         located(|| {
+            self.check_kind()?;
             let mut all = self.clone();
-            let RunConfig { model, data, train, optimizer, schedule } = &mut all;
+            let RunConfig { model, data, train, .. } = &mut all;
             if model.from.is_none() {
                 model.name.get_or_insert("tiny".into());
             }
@@ -377,11 +385,7 @@ impl RunConfig {
             }
             data.field.get_or_insert("text".into());
             data.format.get_or_insert_default();
-            let fraction = *data.validation_fraction.get_or_insert(0.05);
-            if !(0.0..1.0).contains(&fraction) {
-                let what = format!("data.validation_fraction is {fraction}; it must be from 0 to below 1");
-                return Err(Error::config(what));
-            }
+            data.validation_fraction.get_or_insert(0.05);
             train.device.get_or_insert("auto".into());
             let steps = *train.steps.get_or_insert(1000);
             train.batch.get_or_insert(8);
@@ -398,14 +402,7 @@ impl RunConfig {
             train.sample_every.get_or_insert(0);
             train.sample_tokens.get_or_insert(64);
             train.sample_prompt.get_or_insert_default();
-            optimizer.name.get_or_insert("adamw".into());
-            let weight_decay = *optimizer.weight_decay.get_or_insert(0.1);
-            let clip_norm = *optimizer.clip_norm.get_or_insert(1.0);
-            if clip_norm < 0.0 {
-                return Err(Error::config(format!(
-                    "optimizer.clip_norm is {clip_norm}; it must be 0 or more (0 disables clipping)"
-                )));
-            }
+            all.check_validation_fraction()?;
             if tune_seconds < 0.0 {
                 let what = format!("train.tune_seconds is {tune_seconds}; it must be 0 or more (0 disables tuning)");
                 return Err(Error::config(what));
@@ -413,33 +410,64 @@ impl RunConfig {
             if rank_timeout.is_nan() || rank_timeout <= 0.0 {
                 return Err(Error::config(format!("train.rank_timeout is {rank_timeout}; it must be above 0")));
             }
-            if weight_decay < 0.0 {
-                let what = format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more");
-                return Err(Error::config(what));
-            }
-            let default = LrSchedule::default();
-            let lr = *schedule.lr.get_or_insert(default.lr);
-            match schedule.min_lr {
-                Some(_) if schedule.min_lr_ratio.is_some() => {
-                    let what = "schedule.min_lr and schedule.min_lr_ratio are both set; keep only one of them";
-                    return Err(Error::config(what));
-                }
-                Some(min_lr) if !(0.0..=lr).contains(&min_lr) => {
-                    let what = format!("schedule.min_lr is {min_lr}; it must be from 0 to schedule.lr, {lr}");
-                    return Err(Error::config(what));
-                }
-                Some(_) => {}
-                None => {
-                    schedule.min_lr_ratio.get_or_insert(default.min_lr_ratio);
-                }
-            }
-            schedule.warmup.get_or_insert((steps / 20).min(1000));
-            schedule.decay.get_or_insert(default.decay);
-            let kind = all.optimizer_kind()?;
-            all.optimizer.set_kind(&kind);
-            all.lr_schedule().check()?;
+            all.resolve_optimizer()?;
+            all.resolve_schedule(steps)?;
             Ok(all)
         })
+    }
+
+    /// Validates `data.validation_fraction`.
+    pub(super) fn check_validation_fraction(&self) -> Result<()> {
+        match self.data.validation_fraction.filter(|fraction| !(0.0..1.0).contains(fraction)) {
+            Some(fraction) => {
+                let what = format!("data.validation_fraction is {fraction}; it must be from 0 to below 1");
+                Err(Error::config(what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Fills in the defaults of `[optimizer]` and of the learning rates.
+    pub(super) fn resolve_optimizer(&mut self) -> Result<()> {
+        let RunConfig { optimizer, schedule, .. } = self;
+        optimizer.name.get_or_insert("adamw".into());
+        let weight_decay = *optimizer.weight_decay.get_or_insert(0.1);
+        let clip_norm = *optimizer.clip_norm.get_or_insert(1.0);
+        if clip_norm < 0.0 {
+            return Err(Error::config(format!(
+                "optimizer.clip_norm is {clip_norm}; it must be 0 or more (0 disables clipping)"
+            )));
+        }
+        if weight_decay < 0.0 {
+            let what = format!("optimizer.weight_decay is {weight_decay}; it must be 0 or more");
+            return Err(Error::config(what));
+        }
+        let default = LrSchedule::default();
+        let lr = *schedule.lr.get_or_insert(default.lr);
+        match schedule.min_lr {
+            Some(_) if schedule.min_lr_ratio.is_some() => {
+                let what = "schedule.min_lr and schedule.min_lr_ratio are both set; keep only one of them";
+                return Err(Error::config(what));
+            }
+            Some(min_lr) if !(0.0..=lr).contains(&min_lr) => {
+                let what = format!("schedule.min_lr is {min_lr}; it must be from 0 to schedule.lr, {lr}");
+                return Err(Error::config(what));
+            }
+            Some(_) => {}
+            None => {
+                schedule.min_lr_ratio.get_or_insert(default.min_lr_ratio);
+            }
+        }
+        let kind = self.optimizer_kind()?;
+        self.optimizer.set_kind(&kind);
+        Ok(())
+    }
+
+    /// Fills in the defaults of `[schedule]` that depend on the number of steps, and validates it.
+    pub(super) fn resolve_schedule(&mut self, steps: u64) -> Result<()> {
+        self.schedule.warmup.get_or_insert((steps / 20).min(1000));
+        self.schedule.decay.get_or_insert(LrSchedule::default().decay);
+        self.lr_schedule().check()
     }
 
     /// Returns the learning-rate schedule.

@@ -114,7 +114,7 @@ pub fn evaluate(
     // A function that is passed as a value has no line of its own.
     let location = SourceLocation::here();
     located(|| {
-        mean_over(batches, |b| match b {
+        let metric = |b: &[Tensor]| match b {
             [x, targets] => {
                 let output = model.forward(x);
                 location.in_scope(|| metric(&output, targets))
@@ -123,17 +123,20 @@ pub fn evaluate(
                 let what = format!("a batch has {} tensors; expected inputs and targets", b.len());
                 location.in_scope(|| Tensor::failed("evaluate", what))
             }
-        })
+        };
+        mean_over(batches, metric, |work| work())
     })
 }
 
-/// Returns the mean of a function of batches over all samples of epoch 0.
+/// Returns the mean of a function of batches over all samples of epoch 0. `run` calls the work of a
+/// batch.
 pub(crate) fn mean_over(
     batches: &(impl BatchSource + ?Sized),
     value: impl Fn(&[Tensor]) -> Tensor + Send + Sync,
+    run: impl Fn(&dyn Fn() -> Result<f64>) -> Result<f64>,
 ) -> Result<f64> {
     let traced = trace(|batch: &[Tensor]| Ok((vec![value(batch).cast(DType::F32)], vec![])));
-    weighted_mean(batches, |batch| Ok(traced.call(batch)?[0].item()?))
+    weighted_mean(batches, |batch| run(&|| Ok(traced.call(batch)?[0].item()?)))
 }
 
 /// Returns the mean of a number per batch over epoch 0, weighted by the number of samples.

@@ -1,22 +1,25 @@
 //! Training over epochs: progress, metrics, checkpoints, early stopping.
 //!
-//! `run.rs` is the loop of `bornite train`, with text data and a run's folder. This one is for any
-//! model and any [`BatchSource`]. Nothing here prints: callers pass a function that receives
-//! progress.
+//! `run.rs` is the loop of `bornite train` for text. This one is for any model and any
+//! [`BatchSource`]; `images/` runs it in a run's folder. Nothing here prints: callers pass a
+//! function that receives progress.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use bornite::Tensor;
+use bornite::{Tensor, runtime::interruptible};
 use serde::{Deserialize, Serialize};
 
 use super::builder::{OptimizerBuilder, OptimizerProgress};
 use super::compiled_step::TrainStep;
 use super::evaluate::{BatchSource, mean_over, weighted_mean};
-use super::pending::PendingStep;
+use super::pending::{PendingStep, StepResult};
 use crate::checkpoint::{Checkpoint, CheckpointStore, Keep, load_latest, newest};
 use crate::error::located;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Name of the optimizer state in checkpoints.
 const OPTIMIZER: &str = "optimizer";
@@ -69,11 +72,26 @@ pub enum FitEvent<'a> {
         batch: u64,
         /// Loss.
         loss: f64,
+        /// Optimizer steps so far.
+        step: u64,
+        /// Learning rate.
+        lr: f64,
+        /// Global gradient norm before clipping; NaN if gradients were accumulated only.
+        grad_norm: f64,
+        /// True if the gradients were finite; otherwise the step was skipped.
+        finite: bool,
+        /// Time until the next batch started, the wait for its data included.
+        seconds: f64,
     },
     /// An epoch ended.
     Epoch(&'a EpochReport),
-    /// A checkpoint was saved to this folder.
-    Saved(&'a Path),
+    /// A checkpoint was saved.
+    Saved {
+        /// Its folder.
+        path: &'a Path,
+        /// True if it has the lowest validation loss so far.
+        best: bool,
+    },
     /// Training continues from a checkpoint, after this number of optimizer steps.
     Resumed(u64),
 }
@@ -85,6 +103,8 @@ pub struct FitReport {
     pub epochs: Vec<EpochReport>,
     /// True if training ended by [`EarlyStopping`].
     pub stopped_early: bool,
+    /// True if it was stopped by the flag of [`Fit::stop_flag`].
+    pub stopped: bool,
 }
 
 /// State of training that is not a tensor.
@@ -103,6 +123,18 @@ struct FitState {
     epochs_since_best: u64,
     /// [`BatchSource::fingerprint`].
     fingerprint: u64,
+    /// [`Fit::description`]; null in checkpoints of earlier releases.
+    #[serde(default)]
+    description: serde_json::Value,
+}
+
+/// A batch whose results have not been read yet.
+struct UnreadBatch {
+    number: u64,
+    step: u64,
+    lr: f64,
+    started: Instant,
+    pending: PendingStep,
 }
 
 /// Trains a model over epochs.
@@ -135,6 +167,9 @@ pub struct Fit<'f, A> {
     save_every: Option<u64>,
     early_stopping: Option<EarlyStopping>,
     max_steps: Option<u64>,
+    keep_last: usize,
+    description: serde_json::Value,
+    stop: Option<Arc<AtomicBool>>,
     observer: Box<dyn FnMut(FitEvent<'_>) + 'f>,
 }
 
@@ -152,6 +187,9 @@ impl<'f, A> Fit<'f, A> {
             save_every: None,
             early_stopping: None,
             max_steps: None,
+            keep_last: 3,
+            description: serde_json::Value::Null,
+            stop: None,
             observer: Box::new(|_| {}),
         }
     }
@@ -194,6 +232,23 @@ impl<'f, A> Fit<'f, A> {
         Fit { max_steps: Some(steps), ..self }
     }
 
+    /// Sets the number of latest checkpoints to keep, in addition to the best one.
+    pub fn keep_checkpoints(self, keep_last: usize) -> Self {
+        Fit { keep_last, ..self }
+    }
+
+    /// Describes the model in checkpoints, for programs that load them. A checkpoint with another
+    /// description is not resumed.
+    pub fn description(self, description: serde_json::Value) -> Self {
+        Fit { description, ..self }
+    }
+
+    /// Stops as soon as possible once the flag is set, with a checkpoint. A batch or an evaluation
+    /// that is interrupted is repeated by a resumed run.
+    pub fn stop_flag(self, stop: Arc<AtomicBool>) -> Self {
+        Fit { stop: Some(stop), ..self }
+    }
+
     /// Sets a function that receives progress.
     pub fn on_event(self, observer: impl FnMut(FitEvent<'_>) + 'f) -> Self {
         Fit { observer: Box::new(observer), ..self }
@@ -215,45 +270,73 @@ impl<'f, A> Fit<'f, A> {
             if self.save_every == Some(0) {
                 return Err(Error::config("save_every is 0; it must be at least 1"));
             }
-            let keep = Keep { last: 3, best: self.validation.is_some() };
+            let keep = Keep { last: self.keep_last, best: self.validation.is_some() };
             let mut store = self.checkpoints.as_ref().map(|folder| CheckpointStore::open(folder, keep)).transpose()?;
             let mut state = self.start(batches.fingerprint())?;
             let mut saved_steps = state.optimizer.steps;
             let max_steps = self.max_steps;
-            let is_stopped = |steps: u64| max_steps.is_some_and(|max| steps >= max);
-            while state.epoch < self.epochs && !self.is_done(&state) && !is_stopped(self.optimizer.steps()) {
-                let mut unread: Option<(u64, PendingStep)> = None;
-                let mut stopped = false;
+            let is_at_end = |steps: u64| max_steps.is_some_and(|max| steps >= max);
+            let mut stopped = false;
+            while state.epoch < self.epochs && !self.is_done(&state) && !is_at_end(self.optimizer.steps()) {
+                let mut unread: Option<UnreadBatch> = None;
+                let mut at_end = false;
+                let mut started = Instant::now();
                 for batch in batches.batches_of(state.epoch, state.batch)? {
-                    let pending = self.step.call(&batch?)?;
+                    let batch = batch?;
+                    let lr = self.optimizer.current_lr();
+                    let pending = match self.interruptible(|| self.step.call(&batch)) {
+                        Err(Error { kind: ErrorKind::Stopped, .. }) => {
+                            stopped = true;
+                            break;
+                        }
+                        pending => pending?,
+                    };
                     state.batch += 1;
-                    // Read one step late, so that the device is never idle.
-                    let now = unread.replace((state.batch, pending));
-                    self.read(now, &mut state)?;
                     let steps = self.optimizer.steps();
-                    stopped = is_stopped(steps);
+                    // Read one step late, so that the device is never idle.
+                    let next = UnreadBatch { number: state.batch, step: steps, lr, started, pending };
+                    let previous = unread.replace(next);
+                    self.read(previous, started, &mut state)?;
+                    started = Instant::now();
+                    at_end = is_at_end(steps);
                     let due = self.save_every.is_some_and(|every| steps.is_multiple_of(every) && steps > saved_steps);
-                    if stopped || due {
-                        self.read(unread.take(), &mut state)?;
+                    if at_end || due {
+                        self.read(unread.take(), Instant::now(), &mut state)?;
                         self.save(store.as_mut(), &mut state, None)?;
                         saved_steps = steps;
                     }
-                    if stopped {
+                    if at_end {
                         break;
                     }
                 }
-                self.read(unread.take(), &mut state)?;
+                self.read(unread.take(), Instant::now(), &mut state)?;
+                if at_end {
+                    break;
+                }
+                if !stopped {
+                    stopped = match self.end_epoch(&mut state) {
+                        Err(Error { kind: ErrorKind::Stopped, .. }) => true,
+                        ended => ended.map(|()| false)?,
+                    };
+                }
+                let validation_loss = state.epochs.last().and_then(|report| report.validation_loss);
+                self.save(store.as_mut(), &mut state, validation_loss.filter(|_| !stopped))?;
+                saved_steps = state.optimizer.steps;
                 if stopped {
                     break;
                 }
-                self.end_epoch(&mut state)?;
-                let validation_loss = state.epochs.last().and_then(|report| report.validation_loss);
-                self.save(store.as_mut(), &mut state, validation_loss)?;
-                saved_steps = state.optimizer.steps;
             }
             let stopped_early = self.is_done(&state) && state.epoch < self.epochs;
-            Ok(FitReport { epochs: state.epochs, stopped_early })
+            Ok(FitReport { epochs: state.epochs, stopped_early, stopped })
         })
+    }
+
+    /// Runs work that the stop flag interrupts; an error if it is set.
+    fn interruptible<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        match &self.stop {
+            Some(stop) if stop.load(Ordering::Relaxed) => Err(Error::stopped()),
+            stop => interruptible(stop.clone(), work),
+        }
     }
 
     /// Returns true if training ends by early stopping.
@@ -275,6 +358,14 @@ impl<'f, A> Fit<'f, A> {
                             choose another folder";
                 return Err(Error::file(folder, what));
             }
+            if state.description != self.description {
+                let what = format!(
+                    "the checkpoint was saved with another description ({}, now {}); resume with the same model and data or choose \
+                     another folder",
+                    state.description, self.description
+                );
+                return Err(Error::file(folder, what));
+            }
             let moments = groups.get(OPTIMIZER).cloned().unwrap_or_default();
             let named =
                 |error: Error| Error::file(folder, format!("the checkpoint is of another model: {}", error.kind));
@@ -294,18 +385,22 @@ impl<'f, A> Fit<'f, A> {
             best: None,
             epochs_since_best: 0,
             fingerprint,
+            description: self.description.clone(),
         })
     }
 
-    /// Waits for a step and adds its loss to the epoch's.
-    fn read(&mut self, step: Option<(u64, PendingStep)>, state: &mut FitState) -> Result<()> {
-        let Some((batch, pending)) = step else { return Ok(()) };
-        let loss = pending.loss()?;
+    /// Waits for a step, whose time ends when the next one starts, and adds its loss to the
+    /// epoch's.
+    fn read(&mut self, batch: Option<UnreadBatch>, ended: Instant, state: &mut FitState) -> Result<()> {
+        let Some(UnreadBatch { number: batch, step, lr, started, pending }) = batch else { return Ok(()) };
+        let StepResult { loss, grad_norm, finite } = pending.wait()?;
         if loss.is_finite() {
             state.loss_sum += loss;
             state.loss_count += 1;
         }
-        (self.observer)(FitEvent::Batch { epoch: state.epoch + 1, batch, loss });
+        let epoch = state.epoch + 1;
+        let seconds = ended.saturating_duration_since(started).as_secs_f64();
+        (self.observer)(FitEvent::Batch { epoch, batch, loss, step, lr, grad_norm, finite, seconds });
         Ok(())
     }
 
@@ -322,11 +417,12 @@ impl<'f, A> Fit<'f, A> {
             metrics: vec![],
         };
         if let Some(validation) = self.validation {
-            let loss = weighted_mean(validation, |batch| self.step.evaluate(batch))?;
+            let loss = weighted_mean(validation, |batch| self.interruptible(|| self.step.evaluate(batch)))?;
             // JSON has no NaN; a loss that is not finite is never the best.
             report.validation_loss = loss.is_finite().then_some(loss);
             for (name, metric) in &self.metrics {
-                report.metrics.push((name.clone(), mean_over(validation, metric)?));
+                let value = mean_over(validation, metric, |work| self.interruptible(work))?;
+                report.metrics.push((name.clone(), value));
             }
             let min_delta = self.early_stopping.map_or(0.0, |stopping| stopping.min_delta);
             if loss.is_finite() && state.best.is_none_or(|best| loss < best - min_delta) {
@@ -349,7 +445,7 @@ impl<'f, A> Fit<'f, A> {
         let mut checkpoint = Checkpoint::new(progress.steps, self.optimizer.params().tensors()?, json);
         checkpoint.groups.insert(OPTIMIZER.into(), moments);
         let saved = store.save(&checkpoint, metric)?;
-        (self.observer)(FitEvent::Saved(&saved.path));
+        (self.observer)(FitEvent::Saved { path: &saved.path, best: saved.best });
         Ok(())
     }
 }

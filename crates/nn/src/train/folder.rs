@@ -148,6 +148,7 @@ impl TrainedModel {
         let loaded = load_latest_of(&folder.join(CHECKPOINTS), device, true, CheckpointContents::Weights)?;
         let mut checkpoint = loaded.checkpoint;
         rename_retired_tensors(&mut checkpoint);
+        check_text_run(folder, &checkpoint)?;
         let state: State = checkpoint.state_as()?;
         let tokenizer = match tokenizer {
             Some(name) => named_tokenizer(name)?,
@@ -263,6 +264,18 @@ impl TrainedModel {
             let checkpoint = Checkpoint::new(0, self.gpt.params().tensors()?, state_json(&state)?);
             Ok(store.save(&checkpoint, None)?.path)
         })
+    }
+}
+
+/// Rejects a checkpoint of an image run.
+pub(crate) fn check_text_run(folder: &Path, checkpoint: &Checkpoint) -> Result<()> {
+    match checkpoint.state.pointer("/description/image_model/name") {
+        Some(name) => {
+            let name = name.as_str().unwrap_or_default();
+            let what = format!("is a run of the image model {name}; expected a model of text");
+            Err(Error::file(folder, what))
+        }
+        None => Ok(()),
     }
 }
 

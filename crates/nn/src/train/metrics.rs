@@ -32,18 +32,22 @@ pub struct StepMetrics {
     /// Global gradient norm before clipping.
     #[serde(alias = "norm")]
     pub grad_norm: Option<f64>,
-    /// Tokens per second since the previous step.
-    pub tokens_per_second: f64,
+    /// Tokens per second since the previous step; absent for image models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f64>,
+    /// Images per second since the previous step; absent for models of text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images_per_second: Option<f64>,
     /// Training time so far; steps that were discarded by a stop do not count.
     #[serde(alias = "seconds")]
     pub elapsed_seconds: f64,
     /// Host time of the step: without waiting for the device or for data, and without computing on
-    /// a CPU device.
-    #[serde(default)]
-    pub host_ms: f64,
-    /// Time that the step waited for its batches to be read.
-    #[serde(default)]
-    pub data_wait_ms: f64,
+    /// a CPU device. Absent for image models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_ms: Option<f64>,
+    /// Time that the step waited for its batches to be read. Absent for image models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_wait_ms: Option<f64>,
     /// Fraction of the time since the previous step in which the GPU had no work, 0 to 1; absent on
     /// a CPU and for the first step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,6 +60,9 @@ pub struct StepMetrics {
     /// Validation loss after the step, if it was evaluated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation_loss: Option<f64>,
+    /// Fraction of the validation images that are classified correctly, if they were evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_accuracy: Option<f64>,
 }
 
 /// Writer of a run's metrics files.
@@ -87,6 +94,12 @@ impl Metrics {
         Ok(Metrics { folder: folder.into(), file: BufWriter::new(file), events, training, validation, skipped })
     }
 
+    /// The line of a step, or of the last one before it.
+    pub fn last_line(folder: &Path, step: u64) -> Result<Option<StepMetrics>> {
+        let lines = read_metrics(&folder.join(METRICS))?;
+        Ok(lines.into_iter().rfind(|line| line.step <= step))
+    }
+
     /// Number of skipped steps so far.
     pub fn skipped(&self) -> u64 {
         self.skipped
@@ -98,16 +111,19 @@ impl Metrics {
         self.skipped += u64::from(line.skipped);
         let path = self.folder.join(METRICS);
         writeln!(self.file, "{}", json(line)).map_err(Error::io("write", &path))?;
-        let mut scalars = vec![
-            ("lr", line.lr),
+        let scalars = [
+            ("lr", Some(line.lr)),
             ("tokens_per_second", line.tokens_per_second),
+            ("images_per_second", line.images_per_second),
             ("host_ms", line.host_ms),
             ("data_wait_ms", line.data_wait_ms),
+            ("gpu_idle_share", line.gpu_idle_share),
+            ("loss", line.loss),
+            ("grad_norm", line.grad_norm),
+            ("validation_loss", line.validation_loss),
+            ("validation_accuracy", line.validation_accuracy),
         ];
-        scalars.extend(line.gpu_idle_share.map(|share| ("gpu_idle_share", share)));
-        scalars.extend(line.loss.map(|loss| ("loss", loss)));
-        scalars.extend(line.grad_norm.map(|norm| ("grad_norm", norm)));
-        scalars.extend(line.validation_loss.map(|loss| ("validation_loss", loss)));
+        let scalars: Vec<_> = scalars.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         self.events.scalars(line.step, &scalars)
     }
 

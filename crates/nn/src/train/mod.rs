@@ -2,6 +2,7 @@
 //!
 //! `builder.rs` and `optimizer_state.rs` have the optimizers, `compiled_step.rs` a training step of
 //! any model, `pending.rs` its result, `fit.rs` the loop over epochs, `evaluate.rs` metrics.
+//! `images/` trains image classifiers by it.
 //! `engine.rs` and `step_traces.rs` run the steps, `data_parallel.rs` connects ranks. `prepare.rs`
 //! and `run.rs` are the loop of `bornite train`, which reports to an `observer.rs`; of several
 //! ranks, one reports: `rank_observer.rs`. `config.rs`, `keys.rs` and `model.rs` are the settings;
@@ -21,6 +22,7 @@ mod fit;
 mod folder;
 mod gpu_time;
 mod gradient_exchange;
+mod images;
 mod keys;
 #[cfg(test)]
 mod launch_tests;
@@ -51,6 +53,9 @@ pub use data_parallel::DataParallel;
 pub use evaluate::{BatchIterator, BatchSource, evaluate};
 pub use fit::{EarlyStopping, EpochReport, Fit, FitEvent, FitReport};
 pub use folder::{TrainedModel, named_tokenizer};
+pub use images::{
+    ImageEvaluation, ImageRun, ImageRunInfo, ImageRunSummary, TrainedImages, WrongImage, train_images, write_report,
+};
 pub use keys::{ConfigKey, KEYS, RETIRED_KEYS, ValueKind};
 pub use metrics::{StepMetrics, read_metrics};
 pub use observer::{Observer, RunInfo, RunSummary, TrainEvent};

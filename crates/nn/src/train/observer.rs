@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::fit::EpochReport;
+use super::images::ImageRunInfo;
 use super::metrics::StepMetrics;
 use super::precision::Precision;
 use crate::data::DataProgress;
@@ -17,6 +19,10 @@ pub enum TrainEvent<'a> {
     Data(DataProgress),
     /// Training starts with the next step.
     Begin(&'a RunInfo),
+    /// Training of an image model starts.
+    BeginImages(&'a ImageRunInfo),
+    /// An epoch of an image model ended.
+    Epoch(&'a EpochReport),
     /// Metrics of a step, reported up to one step late.
     Step(&'a StepMetrics),
     /// A checkpoint was saved.

@@ -17,8 +17,8 @@ use super::builder::{AnyOptimizer, OptimizerProgress};
 use super::config::RunConfig;
 use super::data_parallel::DataParallel;
 use super::folder::{
-    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_tokenizer, claim_run_folder,
-    named_tokenizer, rename_retired_tensors, run_tokenizer,
+    CHECKPOINTS, CONFIG, MOMENTS, SAMPLES, State, TOKENIZER, TrainedModel, check_text_run, check_tokenizer,
+    claim_run_folder, named_tokenizer, rename_retired_tensors, run_tokenizer,
 };
 use super::metrics::Metrics;
 use super::observer::{Observer, RunInfo, TrainEvent};
@@ -306,6 +306,7 @@ fn start_or_resume(
     };
     loaded.note.iter().for_each(|note| observer.on_event(TrainEvent::Note(note)));
     rename_retired_tensors(&mut loaded.checkpoint);
+    check_text_run(folder, &loaded.checkpoint)?;
     let state: State = loaded.checkpoint.state_as()?;
     if state.data_cursor.is_none() {
         let what = "contains an imported model, not a training run; start from it with --set model.from=FOLDER";
@@ -488,7 +489,7 @@ fn truncate_samples(path: &Path, bytes: Option<u64>) -> Result<()> {
     files::append(path)?.set_len(bytes).map_err(Error::io("write", path))
 }
 
-fn write_environment(folder: &Path, device: Device) -> Result<()> {
+pub(super) fn write_environment(folder: &Path, device: Device) -> Result<()> {
     let gpu = match device {
         Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::query(ordinal).ok(),
         _ => None,

@@ -315,14 +315,16 @@ impl Run {
             loss: Some(result.loss).filter(|loss| loss.is_finite()),
             lr: step.lr,
             grad_norm: Some(result.grad_norm).filter(|norm| norm.is_finite()),
-            tokens_per_second: self.tokens_per_step as f64 / seconds,
+            tokens_per_second: Some(self.tokens_per_step as f64 / seconds),
+            images_per_second: None,
             elapsed_seconds: self.elapsed_seconds,
-            host_ms: step.host_ms,
-            data_wait_ms: step.data_wait_ms,
+            host_ms: Some(step.host_ms),
+            data_wait_ms: Some(step.data_wait_ms),
             gpu_idle_share: self.gpu_timer.idle_share(&mut step.gpu_span),
             memory_bytes: self.device.allocated_bytes().unwrap_or(0) as u64,
             skipped: !result.finite,
             validation_loss,
+            validation_accuracy: None,
         };
         self.report(metrics, observer)
     }

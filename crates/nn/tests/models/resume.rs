@@ -122,12 +122,12 @@ fn training_reports_progress_and_stops_early() {
         .checkpoints(&folder)
         .save_every(3)
         .on_event(|event| match event {
-            FitEvent::Batch { epoch, batch, loss } => {
+            FitEvent::Batch { epoch, batch, loss, .. } => {
                 assert!(loss.is_finite());
                 events.lock().unwrap().push(format!("{epoch}.{batch}"));
             }
             FitEvent::Epoch(report) => epochs.lock().unwrap().push(report.clone()),
-            FitEvent::Saved(path) => events.lock().unwrap().push(format!("saved {}", path.display())),
+            FitEvent::Saved { path, .. } => events.lock().unwrap().push(format!("saved {}", path.display())),
             FitEvent::Resumed(_) => panic!("nothing to resume"),
         })
         .run(&loader())

@@ -88,7 +88,7 @@ impl Observer for Listener {
             TrainEvent::Saved { step, .. } => self.saved.push(step),
             TrainEvent::Step(line) => self.steps.push(line.step),
             TrainEvent::Begin(_) => self.begun = true,
-            TrainEvent::Data(_) => {}
+            TrainEvent::Data(_) | TrainEvent::BeginImages(_) | TrainEvent::Epoch(_) => {}
         }
     }
 

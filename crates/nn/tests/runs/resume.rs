@@ -43,7 +43,7 @@ fn run_learns_and_writes_its_folder() {
     assert!((first - 257f64.ln()).abs() < 0.5 && last < 0.6 * first, "from {first} to {last}");
     let judged: Vec<u64> = all.iter().filter(|line| line.validation_loss.is_some()).map(|line| line.step).collect();
     assert_eq!(judged, [40, 50, 80, 100, 120]);
-    assert!(all.iter().all(|line| line.tokens_per_second > 0.0 && line.memory_bytes > 0 && !line.skipped));
+    assert!(all.iter().all(|line| line.tokens_per_second > Some(0.0) && line.memory_bytes > 0 && !line.skipped));
     for name in ["run.toml", "environment.json", "tokenizer.json", "loss.svg", "samples.txt", "checkpoints/latest"] {
         assert!(out.join(name).is_file(), "{name}");
     }

@@ -1,21 +1,45 @@
-//! Gradient checkpointing: intermediate values are recomputed in the backward pass instead of saved
-//! for it.
+//! Functions with a gradient of their own: gradient checkpointing, which recomputes intermediate
+//! values in the backward pass instead of saving them, and gradients by a formula.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::graph::grad::vjp;
 use crate::graph::node::{Node, NodeId, Op};
 use crate::{Error, SourceLocation, Tensor};
 
-/// A function that the backward pass runs again.
+/// Computes the gradient of a function.
 #[derive(Clone)]
-pub(crate) struct Recompute(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>);
+pub(crate) enum CheckpointGradient {
+    /// By running the function again.
+    Recompute(Arc<dyn Fn(&[Tensor]) -> Tensor + Send + Sync>),
+    /// From its only input, its output and the gradient of the output.
+    Formula(GradientFormula),
+}
 
-impl fmt::Debug for Recompute {
+/// The gradient of a function's input from input, output and gradient of the output.
+type GradientFormula = Arc<dyn Fn(&Tensor, &Tensor, &Tensor) -> Tensor + Send + Sync>;
+
+impl fmt::Debug for CheckpointGradient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Recompute")
+        f.write_str(match self {
+            CheckpointGradient::Recompute(_) => "Recompute",
+            CheckpointGradient::Formula(_) => "Formula",
+        })
     }
+}
+
+/// The output of a function of one input, with a gradient that `gradient` computes from input,
+/// output and the gradient of the output.
+pub(crate) fn with_gradient(
+    output: &Tensor,
+    input: &Tensor,
+    gradient: impl Fn(&Tensor, &Tensor, &Tensor) -> Tensor + Send + Sync + 'static,
+    location: SourceLocation,
+) -> Tensor {
+    let formula = CheckpointGradient::Formula(Arc::new(gradient));
+    Tensor::build(Op::Checkpoint(formula), vec![output.clone(), input.clone()], location)
 }
 
 /// Gradient checkpointing: `f(inputs)`, whose gradient runs `f` again instead of saving
@@ -46,7 +70,7 @@ pub fn checkpoint(inputs: &[&Tensor], f: impl Fn(&[Tensor]) -> Tensor + Send + S
         return Tensor::failed_at("checkpoint", message, location);
     }
     let all = [&[output][..], &inputs].concat();
-    Tensor::build(Op::Checkpoint(Recompute(Arc::new(f))), all, location)
+    Tensor::build(Op::Checkpoint(CheckpointGradient::Recompute(Arc::new(f))), all, location)
 }
 
 /// A float tensor that existed before the function ran and that the output depends on other than
@@ -72,22 +96,32 @@ fn captured(output: &Tensor, inputs: &[Tensor], start: NodeId) -> Option<Tensor>
     None
 }
 
-impl Recompute {
-    /// Runs the function again, once `grad` is computed: the new output, and the aliases of the
-    /// inputs that it depends on.
-    pub fn run(
+impl CheckpointGradient {
+    /// The gradients of the inputs from that of the output; `inputs` begins with the output.
+    pub fn of_inputs(
         &self,
         inputs: &[Tensor],
         grad: &Tensor,
         location: SourceLocation,
-    ) -> Result<(Tensor, Vec<Tensor>), Error> {
-        // New nodes for the inputs, so that their gradient is through this function only; not
-        // detached, so that higher-order gradients work. Computed earlier, in the kernel that
-        // computed the output for instance, the intermediate values would be saved after all.
-        let alias = |input: &Tensor| Tensor::build(Op::After, vec![input.clone(), grad.clone()], location);
-        let aliases: Vec<Tensor> = inputs.iter().map(alias).collect();
-        let output = (self.0)(&aliases);
-        output.node()?;
-        Ok((output, aliases))
+    ) -> Result<Vec<Option<Tensor>>, Error> {
+        match (self, inputs) {
+            (CheckpointGradient::Formula(formula), [output, input]) => {
+                Ok(vec![None, Some(location.in_scope(|| formula(input, output, grad)))])
+            }
+            (CheckpointGradient::Recompute(function), [_, inputs @ ..]) => {
+                // New nodes for the inputs, so that their gradient is through this function only; not
+                // detached, so that higher-order gradients work. Computed earlier, in the kernel that
+                // computed the output for instance, the intermediate values would be saved after all.
+                let alias = |input: &Tensor| Tensor::build(Op::After, vec![input.clone(), grad.clone()], location);
+                let aliases: Vec<Tensor> = inputs.iter().map(alias).collect();
+                let output = function(&aliases);
+                output.node()?;
+                let wrt: Vec<&Tensor> = aliases.iter().filter(|alias| alias.0.dtype.is_float()).collect();
+                let mut gradients = vjp(&output, grad.clone(), &wrt, location)?.into_iter();
+                let of = |alias: &Tensor| if alias.0.dtype.is_float() { gradients.next() } else { None };
+                Ok([None].into_iter().chain(aliases.iter().map(of)).collect())
+            }
+            _ => Ok(vec![]),
+        }
     }
 }

@@ -316,13 +316,7 @@ fn backward(tensor: &Tensor, grad: &Tensor) -> Result<Vec<Option<Tensor>>, Error
         }
         // Indices and random words have no gradient.
         Op::ArgReduce(..) | Op::ArgSort { .. } | Op::Random(_) => vec![None; inputs.len()],
-        Op::Checkpoint(function) => {
-            let (output, aliases) = function.run(&inputs[1..], grad, location)?;
-            let wrt: Vec<&Tensor> = aliases.iter().filter(|alias| alias.0.dtype.is_float()).collect();
-            let mut gradients = vjp(&output, grad.clone(), &wrt, location)?.into_iter();
-            let of = |alias: &Tensor| if alias.0.dtype.is_float() { gradients.next() } else { None };
-            [None].into_iter().chain(aliases.iter().map(of)).collect()
-        }
+        Op::Checkpoint(gradient) => gradient.of_inputs(inputs, grad, location)?,
         // Handled by `multi_output_backward`, for all outputs at once.
         Op::MultiOutput(_) | Op::GetOutput(_) => vec![],
         Op::Detach => vec![None],

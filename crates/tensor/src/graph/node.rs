@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bornite_ir::Value;
 
-use crate::graph::checkpoint::Recompute;
+use crate::graph::checkpoint::CheckpointGradient;
 use crate::graph::multi_output::{self, MultiOutput};
 use crate::runtime::buffer::Buffer;
 use crate::{DType, Device, Error, SourceLocation, Tensor};
@@ -97,7 +97,7 @@ pub(crate) enum Op {
     Random(Vec<usize>),
     /// The first input, which the function computed from the others; the gradient runs the function
     /// again.
-    Checkpoint(Recompute),
+    Checkpoint(CheckpointGradient),
     /// An op with several outputs, which are [`Op::GetOutput`] nodes; has no value itself. See
     /// `multi_output.rs`.
     MultiOutput(Arc<MultiOutput>),

@@ -65,7 +65,7 @@ impl Default for Conv3dOptions {
 pub(super) const SIZES: &str = "kernel sizes, strides and dilations must be at least 1";
 
 /// Number of positions of a window along an axis, or an error message.
-fn output_length(len: usize, window: usize, stride: usize, dilation: usize) -> Result<usize, String> {
+pub(super) fn output_length(len: usize, window: usize, stride: usize, dilation: usize) -> Result<usize, String> {
     if window == 0 || stride == 0 || dilation == 0 {
         return Err(SIZES.into());
     }
@@ -122,36 +122,6 @@ impl Convolution<'_> {
 }
 
 impl Tensor {
-    /// For each element of the kernel, the image elements that it is applied to:
-    /// `[n, channels, rows, columns]`.
-    pub(super) fn patches(
-        &self,
-        name: &'static str,
-        kernel: [usize; 2],
-        options: Conv2dOptions,
-        location: SourceLocation,
-    ) -> Result<(Vec<Tensor>, [usize; 2]), Tensor> {
-        self.check_float(name, location)?;
-        let [_, _, height, width] = self.0.shape[..] else {
-            let message = format!("expected an image [n, channels, height, width], found {:?}", self.0.shape);
-            return Err(Tensor::failed_at(name, message, location));
-        };
-        let fail = |message: String| Tensor::failed_at(name, message, location);
-        let rows = output_length(height, kernel[0], options.stride.0, options.dilation.0).map_err(fail)?;
-        let columns = output_length(width, kernel[1], options.stride.1, options.dilation.1).map_err(fail)?;
-        let mut patches = vec![];
-        for i in 0..kernel[0] {
-            for j in 0..kernel[1] {
-                let (top, left) = (i * options.dilation.0, j * options.dilation.1);
-                let (bottom, right) =
-                    (top + (rows - 1) * options.stride.0 + 1, left + (columns - 1) * options.stride.1 + 1);
-                let part = self.slice_step(2, top as isize..bottom as isize, options.stride.0 as isize);
-                patches.push(part.slice_step(3, left as isize..right as isize, options.stride.1 as isize));
-            }
-        }
-        Ok((patches, [rows, columns]))
-    }
-
     /// Convolution (cross-correlation: the kernel is not flipped) of signals
     /// `[n, channels, length]` with a weight `[out, channels / groups, length]` and a bias `[out]`.
     ///

@@ -109,7 +109,7 @@ impl Tensor {
     }
 
     /// Checks that parameters have one element per channel.
-    fn check_channel_parameters(
+    pub(crate) fn check_channel_parameters(
         &self,
         name: &'static str,
         parameters: &[&Tensor],

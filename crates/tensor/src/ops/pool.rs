@@ -1,6 +1,7 @@
 //! Pooling of images `[n, channels, height, width]`.
 
-use super::conv::Conv2dOptions;
+use super::conv::output_length;
+use crate::fused::pool::{Pool, PoolGeometry, PoolKind};
 use crate::{SourceLocation, Tensor};
 
 /// Maximum length of an adaptively pooled axis, whose windows are separate slices.
@@ -10,16 +11,17 @@ const MAX_WINDOWS: usize = 1 << 16;
 type ReduceAxis = fn(&Tensor, isize) -> Tensor;
 
 impl Tensor {
-    /// Max pooling: the maximum over each position of a window.
+    /// Max pooling: the maximum over each position of a window. Elements that are equal to it share
+    /// the gradient.
     #[track_caller]
     pub fn max_pool2d(&self, kernel: [usize; 2], stride: (usize, usize)) -> Tensor {
-        self.pool("max_pool2d", kernel, stride, |windows, axis| windows.max(axis))
+        self.pool(PoolKind::Max, kernel, stride, (0, 0))
     }
 
     /// Average pooling: the mean over each position of a window.
     #[track_caller]
     pub fn avg_pool2d(&self, kernel: [usize; 2], stride: (usize, usize)) -> Tensor {
-        self.pool("avg_pool2d", kernel, stride, |windows, axis| windows.mean(axis))
+        self.pool(PoolKind::Mean, kernel, stride, (0, 0))
     }
 
     /// As [`Tensor::max_pool2d`], with `padding` rows above and below and columns left and right
@@ -36,52 +38,51 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn max_pool2d_padded(&self, kernel: [usize; 2], stride: (usize, usize), padding: (usize, usize)) -> Tensor {
-        match self.padded_for_pool("max_pool2d", kernel, padding, f64::NEG_INFINITY) {
-            Ok(image) => image.max_pool2d(kernel, stride),
-            Err(failed) => failed,
-        }
+        self.pool(PoolKind::Max, kernel, stride, padding)
     }
 
     /// As [`Tensor::avg_pool2d`], with `padding` rows above and below and columns left and right of
     /// zeros, which count in the means. The padding is at most half the kernel.
     #[track_caller]
     pub fn avg_pool2d_padded(&self, kernel: [usize; 2], stride: (usize, usize), padding: (usize, usize)) -> Tensor {
-        match self.padded_for_pool("avg_pool2d", kernel, padding, 0.0) {
-            Ok(image) => image.avg_pool2d(kernel, stride),
-            Err(failed) => failed,
-        }
+        self.pool(PoolKind::Mean, kernel, stride, padding)
     }
 
-    /// Pads an image, so that no window is only padding.
     #[track_caller]
-    fn padded_for_pool(
-        &self,
-        name: &'static str,
-        kernel: [usize; 2],
-        padding: (usize, usize),
-        value: f64,
-    ) -> Result<Tensor, Tensor> {
+    fn pool(&self, kind: PoolKind, kernel: [usize; 2], stride: (usize, usize), padding: (usize, usize)) -> Tensor {
         let location = SourceLocation::here();
-        self.check_float(name, location)?;
-        let (down, across) = padding;
-        if self.0.shape.len() != 4 || down > kernel[0] / 2 || across > kernel[1] / 2 {
-            let message = format!(
-                "cannot pad {:?} by {padding:?} for a kernel {kernel:?}; expected an image [n, channels, height, width] and at most \
-                 half the kernel",
-                self.0.shape
-            );
-            return Err(Tensor::failed_at(name, message, location));
+        let name = match kind {
+            PoolKind::Max => "max_pool2d",
+            PoolKind::Mean => "avg_pool2d",
+        };
+        if let Err(failed) = self.check_float(name, location) {
+            return failed;
         }
-        Ok(self.pad(&[(0, 0), (0, 0), (down, down), (across, across)], value))
-    }
-
-    #[track_caller]
-    fn pool(&self, name: &'static str, kernel: [usize; 2], stride: (usize, usize), reduce: ReduceAxis) -> Tensor {
-        let options = Conv2dOptions { stride, ..Conv2dOptions::default() };
-        match self.patches(name, kernel, options, SourceLocation::here()) {
-            Ok((patches, _)) => reduce(&Tensor::stack(&patches.iter().collect::<Vec<_>>(), 0), 0),
-            Err(failed) => failed,
+        let fail = |message: String| Tensor::failed_at(name, message, location);
+        let (stride, padding) = ([stride.0, stride.1], [padding.0, padding.1]);
+        let &[_, _, height, width] = &self.0.shape[..] else {
+            return fail(format!("expected an image [n, channels, height, width], found {:?}", self.0.shape));
+        };
+        // So that no window is only padding.
+        if padding[0] > kernel[0] / 2 || padding[1] > kernel[1] / 2 {
+            return fail(format!(
+                "cannot pad {:?} by {:?} for a kernel {kernel:?}; the padding is at most half the kernel",
+                self.0.shape,
+                (padding[0], padding[1])
+            ));
         }
+        let input = [height, width];
+        let mut output = [0; 2];
+        for axis in 0..2 {
+            let padded = padding[axis].checked_mul(2).and_then(|both| both.checked_add(input[axis]));
+            let length = padded.ok_or_else(|| format!("padding {padding:?} is too large"));
+            match length.and_then(|length| output_length(length, kernel[axis], stride[axis], 1)) {
+                Ok(length) => output[axis] = length,
+                Err(message) => return fail(message),
+            }
+        }
+        let geometry = PoolGeometry { input, kernel, stride, padding, output };
+        Pool { kind, geometry }.apply(self, location)
     }
 
     /// Average pooling to an image of `size`: output `i` of `out` averages the elements from

@@ -102,6 +102,10 @@ pub const COMPOSITES: &[Case] = &[
     ("layer_norm", &[&[2, 5], &[5], &[5]], ANY, |x| x[0].layer_norm(&x[1], &x[2], 1e-2)),
     ("rms_norm", &[&[2, 5], &[5]], ANY, |x| x[0].rms_norm(&x[1], 1e-2)),
     ("batch_norm", &[&[2, 3], &[3], &[3], &[3], &[3]], UNIT, |x| x[0].batch_norm(&x[1], &x[2], &x[3], &x[4], 1e-2)),
+    ("batch_norm_training", &[&[3, 2, 2], &[2], &[2]], ANY, |x| {
+        let norm = x[0].batch_norm_training(&x[1], &x[2], 1e-2);
+        norm.output.exp() + (norm.mean + norm.variance).sum(..)
+    }),
     ("linear", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].linear(&x[1], Some(&x[2])).tanh()),
     ("fused_linear_gelu", &[&[2, 2, 3], &[2, 3], &[2]], ANY, |x| x[0].fused_linear_gelu(&x[1], &x[2])),
     ("conv2d", &[&[1, 2, 4, 3], &[2, 2, 2, 2], &[2]], ANY, |x| {
