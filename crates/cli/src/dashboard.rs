@@ -35,9 +35,9 @@ pub enum Dashboard {
 impl Dashboard {
     /// Starts the server, or updates what it serves.
     pub fn on_event(&mut self, event: &TrainEvent<'_>) {
-        if let (Dashboard::Requested(port, folder), TrainEvent::Begin(info)) = (&*self, event) {
-            let run = Run::resumed(folder, info.step);
-            match Server::start(*port, run) {
+        if let (Dashboard::Requested(port, folder), TrainEvent::Begin(_) | TrainEvent::BeginImages(_)) = (&*self, event)
+        {
+            match Server::start(*port, Run::resumed(folder)) {
                 Ok(server) => {
                     note(&format!("dashboard: http://{}/", server.address));
                     *self = Dashboard::On(server);
@@ -50,7 +50,7 @@ impl Dashboard {
         }
         let Dashboard::On(server) = self else { return };
         match event {
-            TrainEvent::Step(metrics) => server.update(|run| run.steps.push(**metrics)),
+            TrainEvent::Step(metrics) => server.update(|run| run.add(**metrics)),
             TrainEvent::Sample { step, text } => {
                 server.update(|run| run.samples = format!("step {step}\n{text}"));
             }
@@ -200,14 +200,16 @@ mod tests {
             loss: Some(1.0 / step as f64),
             lr: 0.1,
             grad_norm: Some(1.0),
-            tokens_per_second: 1.0,
+            tokens_per_second: Some(1.0),
+            images_per_second: None,
             elapsed_seconds: step as f64,
-            host_ms: 0.0,
-            data_wait_ms: 0.0,
+            host_ms: Some(0.0),
+            data_wait_ms: Some(0.0),
             gpu_idle_share: None,
             memory_bytes: 0,
             skipped: false,
             validation_loss: None,
+            validation_accuracy: None,
         }
     }
 

@@ -82,12 +82,18 @@ impl Run {
         Run { name: name.into(), steps: vec![], settings: BTreeMap::new(), machine: None, samples: String::new() }
     }
 
-    /// A run that continues after `step`. What cannot be read is left out.
-    pub fn resumed(folder: &Path, step: u64) -> Run {
+    /// A run that may continue. What cannot be read is left out.
+    pub fn resumed(folder: &Path) -> Run {
         let name = short_name(folder);
-        let mut run = Run::read_files(folder, name.clone()).unwrap_or_else(|_| Run::empty(&name));
-        run.steps.retain(|metrics| metrics.step <= step);
-        run
+        Run::read_files(folder, name.clone()).unwrap_or_else(|_| Run::empty(&name))
+    }
+
+    /// Adds a step; later ones are those of before the run continued.
+    pub fn add(&mut self, metrics: StepMetrics) {
+        while self.steps.last().is_some_and(|last| last.step >= metrics.step) {
+            self.steps.pop();
+        }
+        self.steps.push(metrics);
     }
 
     fn read(folder: &Path, name: String) -> Result<Run, Failure> {
@@ -134,7 +140,7 @@ impl Run {
         let last = self.steps.iter().max_by_key(|step| step.step);
         let best = self.steps.iter().filter_map(|step| Some((step.step, step.validation_loss?)));
         let best = best.min_by(|a, b| a.1.total_cmp(&b.1));
-        let mut rates: Vec<f64> = self.steps.iter().map(|step| step.tokens_per_second).collect();
+        let mut rates: Vec<f64> = self.steps.iter().filter_map(throughput).collect();
         rates.sort_by(f64::total_cmp);
         let loss = |value: f64| format!("{value:.4}");
         vec![
@@ -192,8 +198,17 @@ pub fn page(runs: &[Run]) -> Page {
     let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
     let title = if runs.len() == 1 { format!("Run {}", names[0]) } else { format!("Runs {}", names.join(", ")) };
     let mut page = Page::new(title);
-    let titles =
-        ["run", "step", "loss", "best validation", "at step", "tokens/s", "seconds", "skipped steps", "device"];
+    let titles = [
+        "run",
+        "step",
+        "loss",
+        "best validation",
+        "at step",
+        "tokens or images/s",
+        "seconds",
+        "skipped steps",
+        "device",
+    ];
     page.table(&Table {
         caption: "Summary".into(),
         titles: titles.map(String::from).into(),
@@ -230,14 +245,23 @@ fn charts(runs: &[Run]) -> Vec<Chart> {
         let series = runs.iter().map(|run| Series::new(&run.name, SeriesMark::Line, run.points(step, of))).collect();
         Chart { title: title.into(), x: ChartAxis::linear("step"), y, series }
     };
-    vec![
+    let mut all = vec![
         losses("Loss", "step", step),
         losses("Loss over time", "seconds of training", seconds),
+        plain("Accuracy", ChartAxis::linear("share of the validation images"), |metrics| metrics.validation_accuracy),
         plain("Learning rate", ChartAxis::linear("learning rate"), |metrics| Some(metrics.lr)),
         plain("Gradient norm", ChartAxis::log("norm before clipping"), |metrics| metrics.grad_norm),
-        plain("Throughput", ChartAxis::linear("tokens per second"), |metrics| Some(metrics.tokens_per_second)),
-        plain("Waiting for data", ChartAxis::linear("milliseconds per step"), |metrics| Some(metrics.data_wait_ms)),
-    ]
+        plain("Throughput", ChartAxis::linear("tokens or images per second"), throughput),
+        plain("Waiting for data", ChartAxis::linear("milliseconds per step"), |metrics| metrics.data_wait_ms),
+    ];
+    // Models of text and of images have different metrics.
+    all.retain(|chart| chart.series.iter().any(|series| !series.points.is_empty()));
+    all
+}
+
+/// Tokens or images per second.
+fn throughput(metrics: &StepMetrics) -> Option<f64> {
+    metrics.tokens_per_second.or(metrics.images_per_second)
 }
 
 /// The settings that differ; of a single run, all.
