@@ -114,8 +114,8 @@ impl Used {
     }
 }
 
-/// Statements of a block without those whose results are not used. `live` holds the expressions that
-/// later statements use.
+/// Statements of a block without those whose results are not used. `live` holds the expressions
+/// that later statements use.
 fn sweep(
     code: &Code,
     block: Vec<Stmt>,
