@@ -129,7 +129,7 @@ fn a_classifier_is_trained_in_one_command_and_used() {
         (&["generate", &run, "--prompt", "a"], 1, "is a run of the image model vit-tiny; expected a model of text"),
         (&["eval", &run], 2, "--data must name one folder"),
         (&["eval", &run, "--data", &path("nothing")], 1, "nothing"),
-        (&["predict", &data, &image], 1, "no checkpoint"),
+        (&["predict", &data, &image], 1, "data/checkpoints"),
         (&["predict", &run, &path("missing.png")], 1, "missing.png"),
         (&["predict", &run, &path("run/run.toml")], 1, "run.toml: cannot be decoded as an image"),
     ] {
