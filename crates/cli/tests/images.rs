@@ -11,7 +11,10 @@ fn bornite(args: &[&str]) -> Output {
         }
     }
     command.env("BORNITE_CACHE_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("images-cache"));
-    let output = command.env("BORNITE_DEVICE", "cpu").args(args).output().unwrap();
+    if !args.contains(&"--devices") {
+        command.env("BORNITE_DEVICE", "cpu");
+    }
+    let output = command.args(args).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!errors.contains("panicked"), "{args:?}: {errors}");
     output
@@ -122,11 +125,11 @@ fn a_classifier_is_trained_in_one_command_and_used() {
         (&["train", "--model", "resnet18", "--data", &data, "--out", &run], 1, "already contains a run"),
         (&["train", "--out", &run, "--resume", "--batch", "4"], 2, "train.batch differs from the value"),
         (&["train", "--out", &run, "--resume", "--model", "resnet18"], 2, "model.name differs from the value"),
-        (&["train", "--out", &run, "--resume", "--model", "tiny"], 1, "is a run of the image model vit-tiny"),
+        (&["train", "--out", &run, "--resume", "--model", "tiny"], 2, "has no effect: tiny is a model of text"),
         (&["generate", &run, "--prompt", "a"], 1, "is a run of the image model vit-tiny; expected a model of text"),
         (&["eval", &run], 2, "--data must name one folder"),
         (&["eval", &run, "--data", &path("nothing")], 1, "nothing"),
-        (&["predict", &data, &image], 1, "no checkpoint"),
+        (&["predict", &data, &image], 1, "data/checkpoints"),
         (&["predict", &run, &path("missing.png")], 1, "missing.png"),
         (&["predict", &run, &path("run/run.toml")], 1, "run.toml: cannot be decoded as an image"),
     ] {
