@@ -57,7 +57,7 @@ pub fn many(folder: &Path, device: Device, rest: &[String]) -> Result<(), Box<dy
     // By then every kind of work has happened once: checkpoints, evaluations, samples.
     let warm = steps / 4;
     let later = &watcher.lines[warm..];
-    let mut host_ms: Vec<f64> = later.iter().map(|line| line.host_ms).collect();
+    let mut host_ms: Vec<f64> = later.iter().filter_map(|line| line.host_ms).collect();
     host_ms.sort_by(f64::total_cmp);
     let max_bytes = |range: Range<usize>| watcher.lines[range].iter().map(|line| line.memory_bytes).max();
     let report = json!({
