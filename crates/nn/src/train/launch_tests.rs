@@ -36,7 +36,8 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
             let step = optimizer.step(&arena, gradients, scalars);
             let mut updates: Vec<Update> = step.updates;
             if let Some(buffers) = &buffers {
-                // As the batch norm: 0.9 of the old statistics and 0.1 of the batch's.
+                // As the batch norm: 0.9 of the old statistics and 0.1 of the batch's, and the number of
+                // batches.
                 let [weight, bias, ..] = &arena.tensors()[..] else { panic!("no convolution") };
                 let options = bornite::ops::Conv2dOptions { padding: (1, 1), ..Default::default() };
                 let images = x.conv2d(weight, Some(bias), options);
@@ -44,7 +45,8 @@ fn compiled_step_has_the_launches_of_a_handwritten_one() {
                 let (mean, var) =
                     (images.mean(&[0, 2, 3][..]), images.var(&[0, 2, 3][..], 0) * (count / (count - 1.0)));
                 let old = buffers.tensors();
-                let new = [&old[0] * 0.9 + mean * 0.1, &old[1] * 0.9 + var * 0.1].map(|new| new.detach());
+                let new = [&old[0] * 0.9 + mean * 0.1, &old[1] * 0.9 + var * 0.1, &old[2] + 1.0];
+                let new = new.map(|new| new.detach());
                 updates.push(buffers.set(buffers.flatten(&new)));
             }
             Ok((vec![loss, step.grad_norm], updates))

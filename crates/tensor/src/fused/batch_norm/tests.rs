@@ -47,7 +47,10 @@ fn routines_agree_with_f64() {
                 let expected_mean = total(&|n| f64::from(x[n])) / elements;
                 let expected = total(&|n| (f64::from(x[n]) - expected_mean).powi(2)) / elements;
                 let what = format!("{n}x{count}x{plane}, channel {c}");
-                near(&what, mean[c], expected_mean, 2e-5);
+                // Without SIMD, sums of 128 elements are added one after the other: roundings of a sum
+                // that grows in proportion to their number.
+                let roundings = f64::from(f32::EPSILON) * (1.0 + 4.0 * (elements / 1024.0).sqrt());
+                near(&what, mean[c], expected_mean, 103.0 * roundings);
                 near(&what, variance[c], expected, 1e-4 * expected + 1e-9);
                 // From the saved statistics, whose rounding eps amplifies if the variance is small.
                 let (mean, rstd) = (f64::from(mean[c]), 1.0 / (f64::from(variance[c]) + EPS).sqrt());
@@ -55,7 +58,8 @@ fn routines_agree_with_f64() {
                 let product = total(&|n| f64::from(dy[n]) * (f64::from(x[n]) - mean));
                 let bound = 1e-5 * (1.0 + elements.sqrt()) * (1.0 + rstd);
                 near(&format!("{what}: bias"), db[c], sum, bound);
-                near(&format!("{what}: weight"), dw[c], product * rstd, 3.0 * bound);
+                let size = total(&|n| (f64::from(dy[n]) * (f64::from(x[n]) - mean)).abs()) * rstd;
+                near(&format!("{what}: weight"), dw[c], product * rstd, 3.0 * bound + size * roundings);
                 let w = f64::from(weight[c]);
                 for &n in &at {
                     let off = f64::from(x[n]) - mean;
