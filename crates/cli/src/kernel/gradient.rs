@@ -165,7 +165,9 @@ pub fn gradcheck(options: &GradcheckOptions) -> Result<ExitCode, Failure> {
         Err(error) if options.json => return failed_as_json(&job, &error),
         Err(CheckError::Adjoint(error)) => return Err(refusal(&job, &error)),
         Err(CheckError::Run(fault)) => return failed(&job, &fault),
-        Err(error @ CheckError::RunAdjoint(_)) => return Err(error.to_string().into()),
+        Err(error @ (CheckError::RunAdjoint(_) | CheckError::Arguments { .. })) => {
+            return Err(error.to_string().into());
+        }
     };
     let is_close = |found: &GradientCheck| found.error() <= options.rtol;
     let ok = found.iter().all(is_close);
@@ -191,7 +193,9 @@ fn failed(job: &Job, fault: &Fault) -> Result<ExitCode, Failure> {
 fn failed_as_json(job: &Job, error: &CheckError) -> Result<ExitCode, Failure> {
     let mut members = match error {
         CheckError::Run(fault) => RunFinding::json(Some(&RunFinding::of_fault(job, fault)), job),
-        CheckError::RunAdjoint(_) => Map::from_iter([("error".into(), json!(error.to_string()))]),
+        CheckError::RunAdjoint(_) | CheckError::Arguments { .. } => {
+            Map::from_iter([("error".into(), json!(error.to_string()))])
+        }
         CheckError::Adjoint(found) => {
             let (file, line) = found.line.map_or((None, None), |line| job.source_location(line));
             Map::from_iter([

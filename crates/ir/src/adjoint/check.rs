@@ -5,7 +5,7 @@
 
 use super::{Adjoint, AdjointError, AdjointRequest, AdjointRole, adjoint, in_f64};
 use crate::interp::{self, InterpreterOptions};
-use crate::{Arg, Fault, Kernel, ParamId, Scalar, Value, load_scalar, store_scalar};
+use crate::{Arg, Fault, Kernel, ParamId, Scalar, Value, load_scalar, store_scalar, verify};
 
 /// Settings of [`check_gradients`].
 #[derive(Clone, Debug)]
@@ -70,6 +70,14 @@ pub enum CheckError {
     /// A run of the adjoint kernel failed.
     #[error("the gradient kernel failed: {0}")]
     RunAdjoint(Fault),
+    /// The arguments do not fit the kernel.
+    #[error("kernel '{kernel}': {message}")]
+    Arguments {
+        /// Name of the kernel.
+        kernel: String,
+        /// Expected and found sizes.
+        message: String,
+    },
 }
 
 /// Compares the gradients of a kernel with finite differences. `memory` holds the contents of each
@@ -81,6 +89,7 @@ pub fn check_gradients(
     request: &AdjointRequest,
     options: &CheckOptions,
 ) -> Result<Vec<GradientCheck>, CheckError> {
+    check_arguments(kernel, values, memory)?;
     let wide = in_f64(kernel)?;
     let found = adjoint(&wide, request)?;
     let values: Vec<Vec<Value>> = (values.iter())
@@ -101,6 +110,33 @@ pub fn check_gradients(
         out.push(checker.compare(*param, &memory, &weights, &gradients[param.0 as usize])?);
     }
     Ok(out)
+}
+
+fn check_arguments(kernel: &Kernel, values: &[Vec<Value>], memory: &[Vec<u64>]) -> Result<(), CheckError> {
+    let fail = |message: String| Err(CheckError::Arguments { kernel: kernel.name.clone(), message });
+    if let Err(error) = verify(kernel) {
+        return fail(error.message);
+    }
+    let (expected, found) = ([kernel.params.len(), kernel.values.len()], [memory.len(), values.len()]);
+    if found != expected {
+        let [arrays, numbers] = expected;
+        return fail(format!("expected {arrays} arrays and {numbers} values, found {} and {}", found[0], found[1]));
+    }
+    for (parts, param) in values.iter().zip(&kernel.values) {
+        let scalars = param.ty.layout(&kernel.structs).offsets.len();
+        if parts.len() != scalars {
+            return fail(format!("'{}' has {scalars} components, found {}", param.name, parts.len()));
+        }
+    }
+    let firsts: Vec<Value> = values.iter().filter_map(|parts| parts.first().copied()).collect();
+    for (words, param) in memory.iter().zip(&kernel.params) {
+        let bytes = kernel.view_bytes(param, &firsts);
+        if bytes.is_none_or(|bytes| bytes > words.len().saturating_mul(8)) {
+            let bytes = bytes.map_or("an unknown number of".into(), |bytes| bytes.to_string());
+            return fail(format!("array '{}' takes {bytes} bytes, found {}", param.name, words.len() * 8));
+        }
+    }
+    Ok(())
 }
 
 /// The contents of an array in the types of another kernel.

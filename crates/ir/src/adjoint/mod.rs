@@ -191,6 +191,10 @@ pub fn adjoint(kernel: &Kernel, request: &AdjointRequest) -> Result<Adjoint, Adj
     if let Err(error) = verify(kernel) {
         return refuse(error.message, "");
     }
+    let count = kernel.params.len();
+    if let Some(param) = request.with_respect_to.iter().find(|param| param.0 as usize >= count) {
+        return refuse(format!("there is no array {}; it has {count}", param.0), "");
+    }
     if let Some(shared) = kernel.shared.first() {
         return refuse(
             format!("shared memory ('{}')", shared.name),

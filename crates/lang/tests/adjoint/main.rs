@@ -12,6 +12,7 @@ use bornite_ir::adjoint::{
     Accumulation, AdjointOptions, AdjointRequest, CheckError, CheckOptions, DEFAULT_TAPE_VALUES, adjoint,
     check_gradients,
 };
+use bornite_ir::{ParamId, Value};
 
 use harness::{Case, check, check_names};
 
@@ -110,4 +111,30 @@ fn tapes_are_used_only_where_needed() {
     }
     // Six iterations of one value.
     assert_eq!(taped("loop-carried overwrite"), 6);
+}
+
+/// Arguments that do not fit the kernel are errors.
+#[test]
+fn wrong_arguments_are_errors() {
+    let case = taped_case();
+    let lowered = case.lowered();
+    let (values, memory) = case.arguments(&lowered);
+    let request = AdjointRequest::new(&case.wrt(&lowered.kernel));
+    let check = |values: &[Vec<Value>], memory: &[Vec<u64>], request: &AdjointRequest| {
+        let found = check_gradients(&lowered.kernel, values, memory, request, &CheckOptions::default());
+        found.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(check(&values, &memory, &request), Ok(()));
+    let short: Vec<Vec<u64>> = memory.iter().map(|words| words[..words.len() / 2].to_vec()).collect();
+    for (values, memory, expected) in [
+        (&values[..], &memory[1..], "arrays and"),
+        (&values[1..], &memory[..], "values, found"),
+        (&values[..], &short[..], "bytes, found"),
+        (&vec![vec![]; values.len()][..], &memory[..], "components, found 0"),
+    ] {
+        let error = check(values, memory, &request).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let error = check(&values, &memory, &AdjointRequest::new(&[ParamId(99)])).unwrap_err();
+    assert!(error.contains("there is no array 99"), "{error}");
 }
