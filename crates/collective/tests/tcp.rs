@@ -1,5 +1,5 @@
-//! Ranks that are connected by TCP: collectives, strangers at the rendezvous, files of earlier
-//! jobs, ranks that fail and end.
+//! Ranks that are connected by TCP: collectives, clients without the token, files of earlier jobs,
+//! ranks that fail and end.
 #![allow(missing_docs)]
 
 use std::io::{Read, Write};
@@ -80,12 +80,12 @@ fn port(file: &Path) -> u16 {
     }
 }
 
-/// Strangers who send nothing, noise or a greeting without the token do not keep the ranks apart.
+/// Clients that send nothing, noise or a handshake without the token do not keep the ranks apart.
 #[test]
-fn strangers_are_ignored() {
-    let file = rendezvous("strangers");
+fn clients_without_the_token_are_ignored() {
+    let file = rendezvous("clients");
     let ranks = std::thread::scope(|scope| {
-        let first = scope.spawn(|| TcpRanks::connect(&job("strangers", 0, 2), TIMEOUT));
+        let first = scope.spawn(|| TcpRanks::connect(&job("clients", 0, 2), TIMEOUT));
         let port = port(&file);
         let mut greeting = b"bornite1".to_vec();
         greeting.extend([1, 0, 0, 0, 2, 0, 0, 0]);
@@ -97,7 +97,7 @@ fn strangers_are_ignored() {
             let noise: Vec<u8> = (0..n).map(|byte| (byte * n) as u8).collect();
             let _ = stream.write_all(if n % 2 == 0 { &noise } else { &greeting });
             if n % 4 == 1 {
-                // Rank 0 proves that it has the token; the stranger cannot, even with its words.
+                // Rank 0 proves that it has the token; the client cannot, even by repeating its message.
                 let mut reply = [0; 68];
                 stream.read_exact(&mut reply).unwrap();
                 let _ = stream.write_all(&reply[36..]);
@@ -105,8 +105,8 @@ fn strangers_are_ignored() {
             }
         }
         let started = Instant::now();
-        let second = TcpRanks::connect(&job("strangers", 1, 2), TIMEOUT).unwrap();
-        assert!(started.elapsed() < Duration::from_secs(4), "strangers delay the job by {:?}", started.elapsed());
+        let second = TcpRanks::connect(&job("clients", 1, 2), TIMEOUT).unwrap();
+        assert!(started.elapsed() < Duration::from_secs(4), "clients delay the job by {:?}", started.elapsed());
         drop(silent);
         vec![first.join().unwrap().unwrap(), second]
     });

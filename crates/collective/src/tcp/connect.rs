@@ -57,7 +57,7 @@ impl Acceptor {
             }
             match self.listener.accept() {
                 Ok((stream, _)) if pending.load(Ordering::SeqCst) < MAX_PENDING => {
-                    self.greet(stream, sender.clone(), pending.clone());
+                    self.start_handshake(stream, sender.clone(), pending.clone());
                 }
                 Ok(_) => {}
                 Err(_) => std::thread::sleep(PAUSE),
@@ -66,12 +66,12 @@ impl Acceptor {
         Ok(accepted)
     }
 
-    /// Runs the handshake in a thread, since the other side may be slow or a stranger.
-    fn greet(&self, mut stream: TcpStream, sender: mpsc::Sender<Accepted>, pending: Arc<AtomicUsize>) {
+    /// Runs the handshake in a thread, since the other side may be slow or of no job.
+    fn start_handshake(&self, mut stream: TcpStream, sender: mpsc::Sender<Accepted>, pending: Arc<AtomicUsize>) {
         let (token, rank, size) = (self.token.clone(), self.rank, self.size);
         pending.fetch_add(1, Ordering::SeqCst);
         let left = pending.clone();
-        let greet = move || {
+        let handshake = move || {
             let hello =
                 prepare(&stream, HANDSHAKE_TIMEOUT).and_then(|()| handshake::accept(&mut stream, &token, rank, size));
             left.fetch_sub(1, Ordering::SeqCst);
@@ -79,7 +79,7 @@ impl Acceptor {
                 let _ = sender.send((hello, stream));
             }
         };
-        if std::thread::Builder::new().name("bornite-handshake".into()).spawn(greet).is_err() {
+        if std::thread::Builder::new().name("bornite-handshake".into()).spawn(handshake).is_err() {
             pending.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -124,7 +124,7 @@ pub(super) fn connect(job: &TcpJob, timeout: Duration) -> Result<BTreeMap<usize,
         return share_addresses(accepted).map_err(failed);
     }
     let own = Hello { rank: job.rank, size: job.size, port };
-    let (token, mut first) = meet_rank_0(job, own, deadline)?;
+    let (token, mut first) = find_rank_0(job, own, deadline)?;
     let addresses = read_addresses(&mut first, job.size, deadline).map_err(failed)?;
     let mut streams = BTreeMap::from([(0, first)]);
     for (to, address) in addresses.iter().enumerate().take(job.rank).skip(1) {
@@ -139,7 +139,7 @@ pub(super) fn connect(job: &TcpJob, timeout: Duration) -> Result<BTreeMap<usize,
 }
 
 /// Looks for rank 0 until the deadline.
-fn meet_rank_0(job: &TcpJob, own: Hello, deadline: Instant) -> Result<(Token, TcpStream)> {
+fn find_rank_0(job: &TcpJob, own: Hello, deadline: Instant) -> Result<(Token, TcpStream)> {
     loop {
         let met = Rendezvous::read(&job.rendezvous, &job.id).and_then(|found| {
             let address =
