@@ -68,15 +68,20 @@ class Timer:
         return statistics.median(call_ms)
 
     def graph_ms(self, call, calls):
-        """The median time of a call when `calls` of them are one CUDA graph: no launch cost."""
+        """The median time of a call when `calls` of them are one CUDA graph: no launch cost.
+
+        The graph keeps all results, as Bornite's does: else each call would write to the memory of
+        the one before, which is still in the cache.
+        """
         for i in range(3):
             call(i)
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for i in range(calls):
-                call(i)
-        return self.median_ms(lambda _: graph.replay()) / calls
+            results = [call(i) for i in range(calls)]
+        ms = self.median_ms(lambda _: graph.replay()) / calls
+        del results
+        return ms
 
     def _sample_ms(self, call, first, calls):
         if not self.is_cuda:

@@ -20,6 +20,7 @@ use bornite::{
     var::Update,
 };
 use bornite_bench::{BenchRow, Config, Measurement, measure, rotations};
+use bornite_nn::prelude::{AdamW, Forward, Linear, Params, Sequential, Sgd, Tanh};
 
 use super::gpt2::GPT2_TOKENS;
 use crate::Failure;
@@ -51,9 +52,21 @@ enum CaseBody {
     MlpStep {
         batch: usize,
         hidden: usize,
+        by: StepBy,
     },
     /// Anything else that measures itself; with a remark.
     Other(Box<OtherBody>),
+}
+
+/// Ways to write a training step.
+#[derive(Clone, Copy)]
+enum StepBy {
+    /// A traced function that updates variables by gradient descent.
+    Trace,
+    /// The model API, with gradient descent.
+    Sgd,
+    /// The model API, with AdamW.
+    AdamW,
 }
 
 type OtherBody = dyn Fn(Device, &Config) -> Result<(Measurement, Option<&'static str>), Failure>;
@@ -90,8 +103,10 @@ fn operations(device: Device, quick: bool) -> Vec<BenchCase> {
     }
     for (batch, hidden) in [(96, 32), (1024, 256)] {
         if scale > 1 || batch == 96 {
-            let name = format!("mlp_step_f32_{batch}x{hidden}");
-            cases.push(BenchCase::new(name, CaseBody::MlpStep { batch, hidden }));
+            for (name, by) in [("", StepBy::Trace), ("sgd_", StepBy::Sgd), ("adamw_", StepBy::AdamW)] {
+                let name = format!("mlp_step_{name}f32_{batch}x{hidden}");
+                cases.push(BenchCase::new(name, CaseBody::MlpStep { batch, hidden, by }));
+            }
         }
     }
     cases
@@ -277,7 +292,7 @@ impl BenchCase {
         let config = &options.config;
         let row = match &self.work {
             CaseBody::Function { inputs, op, eager } => self.function(device, options, inputs, op, *eager)?,
-            CaseBody::MlpStep { batch, hidden } => self.mlp_step(device, config, *batch, *hidden)?,
+            CaseBody::MlpStep { batch, hidden, by } => self.mlp_step(device, config, *batch, *hidden, *by)?,
             CaseBody::Other(measure) => {
                 let (measured, note) = measure(device, config)?;
                 let row = BenchRow::new(&self.name, device.to_string(), measured);
@@ -337,22 +352,49 @@ impl BenchCase {
         Ok(BenchRow { accuracy, ..BenchRow::new(&self.name, device.to_string(), measured) })
     }
 
-    fn mlp_step(&self, device: Device, config: &Config, batch: usize, hidden: usize) -> bornite::Result<BenchRow> {
+    fn mlp_step(
+        &self,
+        device: Device,
+        config: &Config,
+        batch: usize,
+        hidden: usize,
+        by: StepBy,
+    ) -> Result<BenchRow, Failure> {
         let widths = [2, hidden, hidden, 3];
         let generator = Generator::new(1);
-        let mut vars = vec![];
-        for pair in widths.windows(2) {
-            let weights = noise(&[pair[0], pair[1]], DType::F32, &generator, device) / (pair[0] as f64).sqrt();
-            vars.push(Var::new(&weights)?);
-            vars.push(Var::new(&Tensor::zeros(&[pair[1]], DType::F32, device))?);
-        }
         let inputs = noise(&[batch, 2], DType::F32, &generator, device);
         inputs.realize()?;
         let classes: Vec<f32> = (0..batch * 3).map(|n| (n / 3 % 3 == n % 3) as u8 as f32).collect();
-        let targets = Tensor::from_slice(&classes, &[batch, 3], device);
-        let step = trace(|x| Ok(descend(&vars, &x[0], &x[1])));
-        let run = |_| step.call(&[inputs.clone(), targets.clone()]).map(drop);
-        let measured = measure(config, run, || device.synchronize())?;
+        let batch_tensors = [inputs, Tensor::from_slice(&classes, &[batch, 3], device)];
+        let measured = match by {
+            StepBy::Trace => {
+                let mut vars = vec![];
+                for pair in widths.windows(2) {
+                    let weights = noise(&[pair[0], pair[1]], DType::F32, &generator, device) / (pair[0] as f64).sqrt();
+                    vars.push(Var::new(&weights)?);
+                    vars.push(Var::new(&Tensor::zeros(&[pair[1]], DType::F32, device))?);
+                }
+                let step = trace(|x| Ok(descend(&vars, &x[0], &x[1])));
+                measure(config, |_| step.call(&batch_tensors).map(drop), || device.synchronize())?
+            }
+            StepBy::Sgd | StepBy::AdamW => {
+                let params = Params::new(device, 1);
+                let mut net = Sequential::new();
+                for (n, pair) in widths.windows(2).enumerate() {
+                    net = net.add(Linear::new(&params.at("layer").at(n), pair[0], pair[1]));
+                    if n < 2 {
+                        net = net.add(Tanh);
+                    }
+                }
+                let loss = |b: &[Tensor]| net.forward(&b[0]).cross_entropy(&b[1]);
+                let step = match by {
+                    StepBy::AdamW => AdamW::new(&params).compile(loss),
+                    _ => Sgd::new(&params).lr(0.1).compile(loss),
+                };
+                let run = |_| step.call(&batch_tensors).map(drop);
+                measure(config, run, || Ok::<(), bornite_nn::Error>(device.synchronize()?))?
+            }
+        };
         // Forward, and twice that for the gradients of inputs and weights, except the first layer's input.
         let layers: usize = widths.windows(2).map(|pair| pair[0] * pair[1]).sum();
         let flops = 2 * batch * (3 * layers - widths[0] * widths[1]);

@@ -240,6 +240,12 @@ impl Lowering<RowKernel> {
         let zero = self.zero();
         let leads = self.b.op(ScalarOp::Eq, &[&thread, &zero]);
         self.check_rows(&group.order, row, Some(leads));
+        if sums.is_some() {
+            // A multiprocessor runs few warps of such a kernel, so that the latency of one load after
+            // the other would not be hidden (gradients of a layer norm on an H200: 107 to 97 µs).
+            let narrow = plan.narrow_inputs(group);
+            passes.run(self, "load", &mut |l, at| narrow.iter().for_each(|tensor| drop(l.values(tensor, at))));
+        }
         let Stages { reductions, known } = stages(group);
         self.row_values(&known[0], row);
         for (n, stage) in reductions.iter().enumerate() {

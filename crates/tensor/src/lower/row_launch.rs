@@ -100,6 +100,15 @@ impl<'a> RowLaunch<'a> {
         }
     }
 
+    /// Tensors of 16-bit numbers of which the reductions of a group load a row. A thread has
+    /// registers for all their elements at once.
+    pub fn narrow_inputs(&self, group: &'a Group) -> Vec<&'a Tensor> {
+        let reductions = stages(group).reductions.into_iter().flatten();
+        let mut loaded = self.loaded(group, reductions.flat_map(|reduction| reduction.tensor.0.reads()));
+        loaded.retain(|tensor| tensor.0.dtype.bytes() <= 2);
+        loaded
+    }
+
     /// Tensors in memory that these tensors read at the same index.
     fn loaded(&self, group: &'a Group, of: impl Iterator<Item = &'a Tensor>) -> Vec<&'a Tensor> {
         let mut stack: Vec<&'a Tensor> = of.collect();

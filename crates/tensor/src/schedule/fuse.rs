@@ -84,8 +84,8 @@ pub(super) fn fuse(schedule: &mut Schedule) -> Result<()> {
         fuser.assign_group(n);
     }
     let units = fuser.into_units(&schedule.root_ids);
-    schedule.units =
-        if schedule.fusion_enabled && targets_gpu(schedule.device) { attach_column_sums(units) } else { units };
+    let attaches = schedule.fusion_enabled && targets_gpu(schedule.device);
+    schedule.units = if attaches { attach_column_sums(units, schedule) } else { units };
     Ok(())
 }
 

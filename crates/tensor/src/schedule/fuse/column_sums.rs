@@ -1,11 +1,11 @@
 //! Attaches column reductions to the row kernel that already holds the rows they sum, so that the
 //! rows are loaded once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::WorkItem;
+use super::{Schedule, WorkItem};
 use crate::Tensor;
-use crate::graph::node::NodeId;
+use crate::graph::node::{NodeId, Role};
 use crate::lower::{IterationSpace, attach_sums, only_gpu_kernels};
 
 /// Number of preceding units that are searched for a row kernel.
@@ -16,7 +16,7 @@ const SEARCH_DISTANCE: usize = 16;
 const MIN_ELEMENTS: usize = 1 << 24;
 
 /// Moves column reductions into earlier row kernels, on a GPU.
-pub(super) fn attach_column_sums(units: Vec<WorkItem>) -> Vec<WorkItem> {
+pub(super) fn attach_column_sums(units: Vec<WorkItem>, schedule: &Schedule) -> Vec<WorkItem> {
     // Tests compare small kernels with the interpreter.
     let min_elements = if only_gpu_kernels() { 1 } else { MIN_ELEMENTS };
     let mut computed_by: HashMap<NodeId, usize> = HashMap::new();
@@ -54,5 +54,51 @@ pub(super) fn attach_column_sums(units: Vec<WorkItem>) -> Vec<WorkItem> {
             result.push(unit);
         }
     }
+    remove_unread_outputs(&mut result, schedule);
     result
+}
+
+/// Removes outputs of row kernels that only the sums attached to them read.
+fn remove_unread_outputs(units: &mut [WorkItem], schedule: &Schedule) {
+    let mut readers: HashMap<NodeId, HashSet<usize>> = HashMap::new();
+    for (n, unit) in units.iter().enumerate() {
+        inputs_of(unit, schedule).into_iter().for_each(|id| _ = readers.entry(id).or_default().insert(n));
+    }
+    for (n, unit) in units.iter_mut().enumerate() {
+        let WorkItem::Group(group) = unit else { continue };
+        if group.column_sums.is_empty() {
+            continue;
+        }
+        let is_read = |output: &Tensor| {
+            let id = output.0.id;
+            schedule.root_ids.contains(&id) || readers.get(&id).is_some_and(|by| by.iter().any(|&by| by != n))
+        };
+        // A kernel has at least one output.
+        if group.outputs.iter().any(is_read) {
+            group.outputs.retain(is_read);
+        }
+    }
+}
+
+/// Ids of all tensors that a unit may read, through views and outputs of multi-output ops.
+fn inputs_of(unit: &WorkItem, schedule: &Schedule) -> HashSet<NodeId> {
+    let computed = match unit {
+        WorkItem::Group(group) => &group.order[..],
+        WorkItem::Single(tensor) => std::slice::from_ref(tensor),
+    };
+    let mut stack: Vec<&Tensor> = vec![];
+    for tensor in computed {
+        let written = schedule.direct_writes.partial_writes.get(&tensor.0.id);
+        stack.extend(written.iter().flat_map(|write| &write.reads));
+        stack.extend(schedule.opaque_inputs(tensor).unwrap_or_default());
+        stack.extend(tensor.0.inputs.iter().chain(tensor.0.reads()));
+    }
+    let mut found = HashSet::new();
+    while let Some(tensor) = stack.pop() {
+        let passes_on = matches!(tensor.0.op.facts().role, Role::View | Role::Output | Role::MultiOutput);
+        if found.insert(tensor.0.id) && passes_on {
+            stack.extend(&tensor.0.inputs);
+        }
+    }
+    found
 }
