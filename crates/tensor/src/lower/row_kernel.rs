@@ -407,14 +407,16 @@ impl Passes {
         }
         let (full, even) = (self.columns / self.step, self.columns.is_multiple_of(self.step));
         let ahead = if l.shape.row_cache.pass == 0 { PREFETCHED_TURNS } else { 2 };
-        if full < ahead || !self.unroll {
+        if !self.unroll {
             let iterations = if even { full } else { full + 1 };
             self.unrolled_loop(l, name, iterations, 1, &mut |l, at| {
                 if even { body(l, at) } else { self.inside(l, at, body) }
             });
         } else {
-            self.unrolled_loop(l, name, full / ahead, ahead, body);
             let unrolled = full / ahead * ahead;
+            if unrolled > 0 {
+                self.unrolled_loop(l, name, full / ahead, ahead, body);
+            }
             let last = l.b.index_constant((unrolled * self.step) as u64);
             let column = l.b.add(&self.first, &last);
             for iteration in 0..full % ahead {

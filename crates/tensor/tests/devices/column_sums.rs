@@ -57,6 +57,13 @@ fn check(case: Case, args: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     for (n, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(bits(found)?, bits(expected)?, "gradient {n} of {case:?}\n{plan}");
     }
+    // All that the kernel with sums stores is read.
+    if let Some(n) = plan.steps.iter().position(|step| step.description.contains("with_sums")) {
+        for written in plan.steps[n].writes.iter().filter(|text| text.starts_with("scratch")) {
+            let is_read = plan.steps[n + 1..].iter().any(|step| step.reads.contains(written));
+            assert!(is_read, "nothing reads {written} of step {n} of {case:?}\n{plan}");
+        }
+    }
     Ok(plan)
 }
 

@@ -207,8 +207,8 @@ pub fn invalid_calls_are_errors(_: Device) -> Outcome {
     };
     rejected(&MatmulArgs::new((&short, 0), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 60");
     rejected(&MatmulArgs::new((&full, 0), (&full, 4), (&d, 0)), "B needs 64 bytes, but its buffer has 60");
-    rejected(&MatmulArgs::new((&full, 0), (&full, 0), (&short, 0)), "C takes 64");
-    rejected(&MatmulArgs::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A takes");
+    rejected(&MatmulArgs::new((&full, 0), (&full, 0), (&short, 0)), "C needs 64 bytes");
+    rejected(&MatmulArgs::new((&full, usize::MAX), (&full, 0), (&d, 0)), "A needs 64 bytes, but its buffer has 0");
     let large = upload(&device, &[1.0; 32])?;
     rejected(&MatmulArgs::new((&large, 4), (&full, 0), (&d, 0)), "A is not aligned to 256 bytes");
     plan.run(&MatmulArgs::new((&full, 0), (&full, 0), (&d, 0)))?;

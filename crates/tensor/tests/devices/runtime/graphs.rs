@@ -143,8 +143,8 @@ pub fn arguments(device: &Arc<Device>) -> Outcome {
         assert!(error.contains(expected), "{error}");
     };
     rejected(graph.launch(), "the graph was captured with 1 argument, but the launch has 0");
-    rejected(graph.launch_with(&[entire_buffer(&other)]), "argument 0 was 4096 bytes at");
-    rejected(graph.launch_with(&[GraphArgument { bytes: BYTES - 8, ..entire_buffer(&x) }]), "now it is 4088 at");
+    rejected(graph.launch_with(&[entire_buffer(&other)]), "argument 0 had 4096 bytes at");
+    rejected(graph.launch_with(&[GraphArgument { bytes: BYTES - 8, ..entire_buffer(&x) }]), "but now has 4088 at");
     rejected(graph.launch_with(&[GraphArgument { offset: 8, ..entire_buffer(&x) }]), "4096 bytes at offset 8 exceed");
     assert_eq!(read(&y)?, [7; WORDS as usize], "nothing was launched");
     // An argument that is dropped while the launch may still run, and another at its address.
