@@ -190,8 +190,7 @@ fn read_baseline(path: &Path) -> Result<BenchReport, Failure> {
 
 /// Peak rates of a GPU.
 fn peak(device: Device) -> Option<PeakRates> {
-    let Device::Cuda(ordinal) = device else { return None };
-    let rates = bornite_cuda::roofline(&bornite_cuda::DeviceInfo::query(ordinal).ok()?);
+    let rates = bornite_cuda::roofline(&bornite_cuda::DeviceInfo::query(device.cuda_ordinal()?).ok()?);
     Some(PeakRates {
         bytes_per_second: rates.bytes_per_second,
         flops_per_second: rates.flops_per_second,

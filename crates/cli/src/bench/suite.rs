@@ -426,11 +426,9 @@ fn noise(shape: &[usize], dtype: DType, generator: &Generator, device: Device) -
 /// Size of the last-level cache, which rotated inputs must exceed.
 pub fn cache_bytes(device: Device) -> usize {
     const TYPICAL: usize = 32 << 20;
-    match device {
-        Device::Cuda(n) => bornite_cuda::DeviceInfo::query(n).map_or(TYPICAL, |info| info.l2_bytes as usize),
-        _ => {
-            let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").unwrap_or_default();
-            text.trim().strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok()).map_or(TYPICAL, |kib| kib << 10)
-        }
+    if let Some(ordinal) = device.cuda_ordinal() {
+        return bornite_cuda::DeviceInfo::query(ordinal).map_or(TYPICAL, |info| info.l2_bytes as usize);
     }
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").unwrap_or_default();
+    text.trim().strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok()).map_or(TYPICAL, |kib| kib << 10)
 }

@@ -23,7 +23,7 @@ pub fn run_unchecked(
     options: &OutputOptions,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let (Device::Cuda(ordinal), Some(file), true) = (device, source.cuda_file(), error.is::<Errors>()) else {
+    let (Some(ordinal), Some(file), true) = (device.cuda_ordinal(), source.cuda_file(), error.is::<Errors>()) else {
         return Err(error);
     };
     note(&format!("{error}\n\nunchecked: the kernel is compiled by NVRTC and launched without checks"));

@@ -19,7 +19,7 @@ pub(super) struct GpuSpan(Option<Box<dyn Stopwatch>>);
 impl GpuSpan {
     /// Starts at the device's next work.
     pub fn start(device: Device) -> GpuSpan {
-        let Device::Cuda(ordinal) = device else { return GpuSpan(None) };
+        let Some(ordinal) = device.cuda_ordinal() else { return GpuSpan(None) };
         let Ok(gpu) = bornite_cuda::Device::open(ordinal) else { return GpuSpan(None) };
         GpuSpan(DeviceClock(&gpu).start().ok().flatten())
     }

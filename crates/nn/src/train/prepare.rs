@@ -490,10 +490,7 @@ fn truncate_samples(path: &Path, bytes: Option<u64>) -> Result<()> {
 }
 
 pub(super) fn write_environment(folder: &Path, device: Device) -> Result<()> {
-    let gpu = match device {
-        Device::Cuda(ordinal) => bornite_cuda::DeviceInfo::query(ordinal).ok(),
-        _ => None,
-    };
+    let gpu = device.cuda_ordinal().and_then(|ordinal| bornite_cuda::DeviceInfo::query(ordinal).ok());
     let machine = Machine::detect(gpu.iter().map(|gpu| gpu.name.clone()).collect());
     let variables: serde_json::Map<String, serde_json::Value> = std::env::vars()
         .filter(|(name, _)| name.starts_with("BORNITE_"))

@@ -174,16 +174,14 @@ pub fn format_bytes(bytes: u128) -> String {
 
 /// Free memory of a device; `None` if it is unknown.
 pub fn available_bytes(device: Device) -> Option<u64> {
-    match device {
-        Device::Cuda(ordinal) => bornite_cuda::Device::open(ordinal).ok()?.describe().ok()?.free_memory_bytes,
-        Device::Cpu(_) | Device::Interpreter => {
-            let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-            let free = proc_bytes(&text, "MemAvailable:")?;
-            let used = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| proc_bytes(&text, "VmSize:"));
-            let left = address_space_limit().map(|limit| limit.saturating_sub(used.unwrap_or(0)));
-            Some(left.map_or(free, |left| left.min(free)))
-        }
+    if let Some(ordinal) = device.cuda_ordinal() {
+        return bornite_cuda::Device::open(ordinal).ok()?.describe().ok()?.free_memory_bytes;
     }
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let free = proc_bytes(&text, "MemAvailable:")?;
+    let used = std::fs::read_to_string("/proc/self/status").ok().and_then(|text| proc_bytes(&text, "VmSize:"));
+    let left = address_space_limit().map(|limit| limit.saturating_sub(used.unwrap_or(0)));
+    Some(left.map_or(free, |left| left.min(free)))
 }
 
 /// Address space limit of this process (`ulimit -v`), if there is one.
@@ -200,7 +198,7 @@ fn proc_bytes(text: &str, name: &str) -> Option<u64> {
 
 /// Peak flops per second of a GPU in a precision, for its utilization.
 pub fn peak_flops(device: Device, precision: Precision) -> Option<f64> {
-    let Device::Cuda(ordinal) = device else { return None };
+    let ordinal = device.cuda_ordinal()?;
     let unit = match precision {
         Precision::F32 => ComputeUnit::Cores,
         Precision::Tf32 => ComputeUnit::TensorCoresTf32,

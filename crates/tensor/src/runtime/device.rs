@@ -150,12 +150,26 @@ impl Device {
         matches!(self, Device::Cuda(_))
     }
 
+    /// Number of the NVIDIA GPU, if it is one.
+    pub const fn cuda_ordinal(self) -> Option<usize> {
+        match self {
+            Device::Cuda(ordinal) => Some(ordinal),
+            Device::Cpu(_) | Device::Interpreter => None,
+        }
+    }
+
+    /// Kind and number, which no other device has.
+    pub(crate) const fn key(self) -> [u64; 2] {
+        match self {
+            Device::Cpu(n) => [0, n as u64],
+            Device::Cuda(n) => [1, n as u64],
+            Device::Interpreter => [2, 0],
+        }
+    }
+
     /// The open GPU, if it is one.
     pub(crate) fn gpu(self) -> Result<Option<Arc<bornite_cuda::Device>>> {
-        match self {
-            Device::Cuda(ordinal) => Ok(Some(bornite_cuda::Device::open(ordinal)?)),
-            Device::Cpu(_) | Device::Interpreter => Ok(None),
-        }
+        Ok(self.cuda_ordinal().map(bornite_cuda::Device::open).transpose()?)
     }
 
     /// Bytes of host memory allocated for this device.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{ExistingResults, Plan, is_source, plan, value_of};
 use crate::graph::node::{AxisSlice, Node, Op, with_snapshot};
 use crate::runtime::buffer::Buffer;
-use crate::{Device, Result, Tensor};
+use crate::{Result, Tensor};
 
 /// Maximum number of nodes of a graph, including tensors in memory.
 const MAX_NODES: usize = 16;
@@ -120,16 +120,12 @@ impl<'t> GraphKey<'t> {
     /// `None` if the graph is large or has ops that are not cached.
     fn of(root: &'t Tensor) -> Result<Option<GraphKey<'t>>> {
         let device = root.0.device;
-        let (kind, ordinal) = match device {
-            Device::Cpu(n) => (0, n),
-            Device::Cuda(n) => (1, n),
-            Device::Interpreter => (2, 0),
-        };
+        let [kind, ordinal] = device.key();
         let emulation = [crate::lower::targets_gpu(device), crate::lower::plans_as_for_gpu(device)];
         let modes = [&[crate::fused::enabled()?, !crate::runtime::math::is_exact_math()?][..], &emulation].concat();
         let modes = modes.iter().fold(kind, |all, &on| 2 * all + u64::from(on));
         let mut graph = GraphKey { key: Vec::with_capacity(64), sources: vec![] };
-        graph.key.extend([modes, ordinal as u64]);
+        graph.key.extend([modes, ordinal]);
         // Each node once, numbered in order of first visit.
         let mut nodes: Vec<&'t Tensor> = vec![root];
         let mut next = 0;

@@ -67,6 +67,36 @@ fn check(case: Case, args: [&Tensor; 5]) -> bornite::Result<PlanSummary> {
     Ok(plan)
 }
 
+/// An output that nothing reads but the attached sums and the copy of a requested view.
+pub fn views_of_an_output(device: Device) -> Outcome {
+    if let Device::Cpu(_) = device {
+        return Ok(());
+    }
+    let mut random = Random::fresh();
+    let (rows, columns) = if device.is_cuda() { (65536, 256) } else { (8192, 128) };
+    let [x, g] = [(); 2].map(|()| data(&mut random, &[rows, columns], DType::F32, device));
+    let (x, g) = (x?, g?);
+    let requested = || {
+        let s = (&x * &g).sum_keepdim(-1);
+        let d = &g - &x * &s;
+        vec![s, d.t(), d.sum(0)]
+    };
+    let run = || -> bornite::Result<()> {
+        let found = requested();
+        let plan = summarize(&found)?;
+        assert!(plan.steps.iter().any(|step| step.description.contains("with_sums")), "{plan}");
+        commit(&found, vec![])?;
+        let expected = requested();
+        with_fusion(false, || commit(&expected, vec![]))?;
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(bits(found)?, bits(expected)?, "{plan}");
+        }
+        Ok(())
+    };
+    if device == Device::Interpreter { with_gpu_kernels(run) } else { run() }?;
+    Ok(())
+}
+
 pub fn attached_to_row_kernels(device: Device) -> Outcome {
     // On a CPU norms are routines that compute the sums.
     if let Device::Cpu(_) = device {

@@ -57,7 +57,7 @@ pub type Outcome = Result<(), Failed>;
 
 type Body = fn(Device) -> Outcome;
 
-const SUITE: [(&str, Body); 144] = [
+const SUITE: [(&str, Body); 145] = [
     ("rows::equal_the_interpreter", rows::equal_the_interpreter),
     ("rows::casts_equal_the_interpreter", rows::casts_equal_the_interpreter),
     ("algebra::equal_the_interpreter", algebra::equal_the_interpreter),
@@ -122,6 +122,7 @@ const SUITE: [(&str, Body); 144] = [
     ("fusion::random_graphs", fusion::random_graphs),
     ("fusion::kernels", fusion::kernels),
     ("column_sums::attached_to_row_kernels", column_sums::attached_to_row_kernels),
+    ("column_sums::views_of_an_output", column_sums::views_of_an_output),
     (
         "direct_writes::gradients_are_written_into_the_concatenation",
         direct_writes::gradients_are_written_into_the_concatenation,

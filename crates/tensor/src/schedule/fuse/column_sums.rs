@@ -82,9 +82,10 @@ fn remove_unread_outputs(units: &mut [WorkItem], schedule: &Schedule) {
 
 /// Ids of all tensors that a unit may read, through views and outputs of multi-output ops.
 fn inputs_of(unit: &WorkItem, schedule: &Schedule) -> HashSet<NodeId> {
-    let computed = match unit {
-        WorkItem::Group(group) => &group.order[..],
-        WorkItem::Single(tensor) => std::slice::from_ref(tensor),
+    let computed: Vec<&Tensor> = match unit {
+        // An output may be a copy of a view, which is not in the order.
+        WorkItem::Group(group) => group.order.iter().chain(&group.outputs).chain(&group.column_sums).collect(),
+        WorkItem::Single(tensor) => vec![tensor],
     };
     let mut stack: Vec<&Tensor> = vec![];
     for tensor in computed {
