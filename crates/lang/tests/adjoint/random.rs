@@ -305,13 +305,17 @@ pub fn random_kernels_equal_finite_differences() {
         let wrt = [0, 1, 2, 3, 4].map(ParamId);
         let check = if seed % 8 == 0 { check_kernel } else { check_differences };
         if let Err(message) = check(&kernel, &values, &memory, &wrt, accumulation) {
-            // A finite difference across a kink is not the gradient; other inputs decide.
+            // A finite difference across a kink, or of a gradient near zero, is not exact; other
+            // inputs decide. Of 2,100 kernels two need them, for 1 and 8 of 20 inputs.
             near_kinks += 1;
-            let memory: Vec<Vec<u64>> = [COUNT, TABLE, COUNT, COUNT, TABLE].map(&mut numbers).into();
-            if check(&kernel, &values, &memory, &wrt, accumulation).is_err() {
-                panic!("BORNITE_TEST_SEED={seed}: {message}");
-            }
+            let failed = (0..9).filter(|_| {
+                let memory: Vec<Vec<u64>> = [COUNT, TABLE, COUNT, COUNT, TABLE].map(&mut numbers).into();
+                check(&kernel, &values, &memory, &wrt, accumulation).is_err()
+            });
+            let failed = failed.count();
+            println!("BORNITE_TEST_SEED={seed}: {failed} of 9 other inputs failed too: {message}");
+            assert!(failed <= 6, "BORNITE_TEST_SEED={seed}: {message}");
         }
     }
-    assert!(near_kinks * 10 < count, "{near_kinks} of {count} kernels failed for the first inputs");
+    assert!(near_kinks * 100 <= count, "{near_kinks} of {count} kernels failed for the first inputs");
 }
