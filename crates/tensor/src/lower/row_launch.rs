@@ -100,8 +100,7 @@ impl<'a> RowLaunch<'a> {
         }
     }
 
-    /// Tensors of 16-bit numbers of which the reductions of a group load a row. A thread has
-    /// registers for all their elements at once.
+    /// Tensors with at most 16 bits per element of which the reductions of a group load rows.
     pub fn narrow_inputs(&self, group: &'a Group) -> Vec<&'a Tensor> {
         let reductions = stages(group).reductions.into_iter().flatten();
         let mut loaded = self.loaded(group, reductions.flat_map(|reduction| reduction.tensor.0.reads()));

@@ -150,7 +150,7 @@ impl Device {
         matches!(self, Device::Cuda(_))
     }
 
-    /// Number of the NVIDIA GPU, if it is one.
+    /// CUDA ordinal, if it is an NVIDIA GPU.
     pub const fn cuda_ordinal(self) -> Option<usize> {
         match self {
             Device::Cuda(ordinal) => Some(ordinal),
@@ -158,7 +158,7 @@ impl Device {
         }
     }
 
-    /// Kind and number, which no other device has.
+    /// Kind and ordinal; different for every device.
     pub(crate) const fn key(self) -> [u64; 2] {
         match self {
             Device::Cpu(n) => [0, n as u64],
